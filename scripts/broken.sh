@@ -1,0 +1,6 @@
+#!/bin/sh
+# Builds engines that are broken on purpose (see the features of txfs-engine) and demands that the simulator catches
+# each of them within seconds.
+set -eu
+cd "$(dirname "$0")/.."
+exec "${CARGO:-cargo}" run --release --locked -p txfs-sim -- broken --seconds 60 "$@"
