@@ -1,0 +1,26 @@
+//! Checks of arguments that both disks share.
+
+use std::io;
+
+/// Longest name that every host file system takes, in bytes.
+const NAME_BYTES_MAX: usize = 255;
+
+/// `InvalidInput` unless `name` is a plain file name.
+pub(crate) fn check_name(name: &str) -> io::Result<()> {
+    let plain = !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '\0']);
+    if plain && name.len() <= NAME_BYTES_MAX {
+        Ok(())
+    } else {
+        Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{name:?} is not a plain file name")))
+    }
+}
+
+/// `InvalidInput` unless `offset` and `len` are multiples of the sector size.
+pub(crate) fn check_sectors(offset: u64, len: usize, sector_bytes: usize) -> io::Result<()> {
+    if offset.is_multiple_of(sector_bytes as u64) && len.is_multiple_of(sector_bytes) {
+        return Ok(());
+    }
+    let message =
+        format!("log write of {len} bytes at {offset} is not in whole sectors of {sector_bytes} bytes");
+    Err(io::Error::new(io::ErrorKind::InvalidInput, message))
+}
