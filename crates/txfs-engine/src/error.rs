@@ -1,0 +1,142 @@
+//! What can go wrong in the engine. Every error says what failed, where, and what to do about it.
+
+use std::io;
+
+use crate::format::FormatError;
+use crate::index::IndexError;
+use crate::txn::conflict::ConflictRange;
+
+/// Shorthand for the engine's results.
+pub type Result<T, E = EngineError> = std::result::Result<T, E>;
+
+/// Why a commit was refused: somebody else's commit touched what this one read or wrote.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConflictReport {
+    /// The part of this transaction's read or write set that was overtaken.
+    pub range: ConflictRange,
+    /// True when the range is in the write set, false when it was only read.
+    pub written: bool,
+    /// Sequence number of the other commit.
+    pub sequence: u64,
+}
+
+/// An error of the engine.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// A commit since the snapshot overlaps this transaction; abort it and run it again.
+    #[error("conflict with commit {}: run the transaction again", .0.sequence)]
+    Conflict(ConflictReport),
+    /// The host file system is full; nothing has changed.
+    #[error(
+        "no space left for {doing}: free space on the file system that holds the volume, or delete files"
+    )]
+    NoSpace {
+        /// What needed the space.
+        doing: String,
+    },
+    /// An earlier write or flush failed, so nothing more is acknowledged; close the volume and open it again.
+    #[error(
+        "the volume stopped taking changes after {cause}; reads go on: unmount it and open it again to recover"
+    )]
+    Poisoned {
+        /// The failure that did it.
+        cause: String,
+    },
+    /// Bytes on disk are not what was written there.
+    #[error("{place} is damaged: {detail}")]
+    Corrupt {
+        /// The file and the place in it.
+        place: String,
+        /// What is wrong.
+        detail: String,
+    },
+    /// There is no volume here.
+    #[error("not a TxFS volume: {detail}; `txfs mkfs` makes one")]
+    NotAVolume {
+        /// What was found instead.
+        detail: String,
+    },
+    /// The volume's files are here but the manifest is not.
+    #[error(
+        "the volume's MANIFEST is missing, although its other files are here: restore MANIFEST from a backup of this volume"
+    )]
+    MissingManifest,
+    /// A file that the volume cannot do without is missing.
+    #[error("the volume's file {name} is missing: restore it from a backup of this volume")]
+    MissingFile {
+        /// The file's name.
+        name: String,
+    },
+    /// There is something in the place where a volume was to be created.
+    #[error("cannot create a volume here: {detail}")]
+    AlreadyExists {
+        /// What is in the way.
+        detail: String,
+    },
+    /// A newer TxFS wrote the volume.
+    #[error(
+        "the volume has format version {found}, and this program reads up to version {supported}: use a newer txfs"
+    )]
+    NewerFormat {
+        /// Version on disk.
+        found: u32,
+        /// Newest version known here.
+        supported: u32,
+    },
+    /// Another process owns the volume.
+    #[error("the volume is already open{}", if .owner.is_empty() { String::new() } else { format!(": {}", .owner) })]
+    AlreadyOpen {
+        /// What the owner left in the lock file, its process id as a rule.
+        owner: String,
+    },
+    /// The volume was closed.
+    #[error("the volume is closed")]
+    Closed,
+    /// An option has an impossible value.
+    #[error("{0}")]
+    InvalidOption(String),
+    /// The transaction is larger than the format can describe.
+    #[error("{0}")]
+    TooLarge(String),
+    /// The operating system refused.
+    #[error("{doing}: {source}")]
+    Io {
+        /// What was being done, with the file's name.
+        doing: String,
+        /// The operating system's error.
+        source: io::Error,
+    },
+    /// The index file could not be read or written.
+    #[error(transparent)]
+    Index(#[from] IndexError),
+    /// The apply function refused; the error is the caller's own.
+    #[error("{0}")]
+    Application(Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl EngineError {
+    /// Wraps an I/O error with what was being done; a full file system becomes [`EngineError::NoSpace`].
+    pub(crate) fn io(doing: impl Into<String>, source: io::Error) -> EngineError {
+        let doing = doing.into();
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => EngineError::NoSpace { doing },
+            _ => EngineError::Io { doing, source },
+        }
+    }
+
+    /// Bytes at `place` that do not decode.
+    pub(crate) fn corrupt(place: impl Into<String>, error: &FormatError) -> EngineError {
+        match *error {
+            FormatError::Newer { found, .. } => {
+                EngineError::NewerFormat { found, supported: crate::format::FORMAT_VERSION }
+            }
+            _ => EngineError::Corrupt { place: place.into(), detail: error.to_string() },
+        }
+    }
+
+    /// Wraps an error of the layer above, to be carried through [`crate::Engine::commit`].
+    pub fn application(error: impl std::error::Error + Send + Sync + 'static) -> EngineError {
+        EngineError::Application(Box::new(error))
+    }
+}

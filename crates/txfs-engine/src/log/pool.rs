@@ -1,0 +1,363 @@
+//! The segment files of a volume: those in use, those that wait until nobody can see them any more, and spare ones.
+//!
+//! A segment's life: *spare* (zero-filled or recycled) → *in use* (taken by the appender) → *retired* (the index on
+//! stable storage refers to nothing in it) → spare again, when the last snapshot that could see it is gone.
+//!
+//! Segments are written with zeros before their first use, so that a commit never allocates space on the host.
+//! Locking: one mutex of its own; file creation happens outside it except when the appender finds no spare segment.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+use txfs_disk::{AlignedBuffer, Disk, DiskFile};
+
+use crate::error::{EngineError, Result};
+use crate::format::SegmentHeader;
+use crate::format::segment::SEGMENT_HEADER_BYTES;
+
+const ZERO_FILL_BYTES: usize = 1 << 20;
+
+/// One segment file.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    pub(crate) id: u64,
+    pub(crate) file: Arc<dyn DiskFile>,
+    pub(crate) bytes: u64,
+    /// Transactions that placed data here and have not committed yet.
+    pub(crate) pins: Arc<AtomicU64>,
+    /// Found when the volume was opened: if the process before was killed while it made the file, its length and
+    /// zeros may be in the host's cache only, and a durable write into it would not bring them to stable storage.
+    unsynced: AtomicBool,
+    /// Number of the first record of its present life; 0 while unknown.
+    first_record: AtomicU64,
+}
+
+/// What a segment is wanted for: decides how many others must be left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// New file data, of users.
+    Data,
+    /// File data that a cleaner moves.
+    Cleaning,
+    /// Changes of names and attributes, and what makes a volume emptier.
+    Metadata,
+}
+
+impl Purpose {
+    /// Segments that must be there beside the one taken. So what users write leaves two for a cleaner, which needs
+    /// space before it gains some, and the cleaner leaves one for deleting.
+    pub(crate) fn kept(self) -> u64 {
+        match self {
+            Purpose::Data => RESERVED_SEGMENTS,
+            Purpose::Cleaning => 1,
+            Purpose::Metadata => 0,
+        }
+    }
+}
+
+/// Segments that file data of users never gets.
+pub(crate) const RESERVED_SEGMENTS: u64 = 3;
+
+impl Segment {
+    /// The name of the file.
+    pub(crate) fn file_name(id: u64) -> String {
+        format!("segment-{id:010}")
+    }
+
+    /// The id in a file name.
+    pub(crate) fn parse_name(name: &str) -> Option<u64> {
+        name.strip_prefix("segment-")?.parse().ok()
+    }
+
+    pub(crate) fn name(&self) -> String {
+        Segment::file_name(self.id)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Unused {
+    spare: Vec<Arc<Segment>>,
+    /// With the commit that took the last live data out of them: snapshots before it may still see them.
+    retired: Vec<(Arc<Segment>, u64)>,
+    next_id: u64,
+}
+
+/// All segments of a volume.
+#[derive(Debug)]
+pub(crate) struct SegmentPool {
+    disk: Arc<dyn Disk>,
+    segment_bytes: u64,
+    /// How many there may be.
+    segments_max: u64,
+    all: RwLock<BTreeMap<u64, Arc<Segment>>>,
+    unused: Mutex<Unused>,
+}
+
+impl SegmentPool {
+    /// An empty pool; recovery fills it.
+    pub(crate) fn new(disk: Arc<dyn Disk>, segment_bytes: u64, segments_max: u64) -> SegmentPool {
+        let unused = Unused { next_id: 1, ..Unused::default() };
+        SegmentPool { disk, segment_bytes, segments_max, all: RwLock::default(), unused: Mutex::new(unused) }
+    }
+
+    /// Opens every segment file of the volume. A file that a crash left shorter than a segment while it was being
+    /// made is removed: nothing can refer to it, since segments are synced whole before their first use.
+    pub(crate) fn open_all(&self, referred: &dyn Fn(u64) -> bool) -> Result<()> {
+        let names = self.disk.list().map_err(|error| EngineError::io("listing the volume", error))?;
+        for name in names {
+            let Some(id) = Segment::parse_name(&name) else { continue };
+            let file = self
+                .disk
+                .open_one_of_many(&name)
+                .map_err(|error| EngineError::io(format!("opening {name}"), error))?;
+            let len = file.len().map_err(|error| EngineError::io(format!("measuring {name}"), error))?;
+            if len < self.segment_bytes {
+                if referred(id) {
+                    let detail = format!("it has {len} bytes and must have {}", self.segment_bytes);
+                    return Err(EngineError::Corrupt { place: name, detail });
+                }
+                self.disk
+                    .remove(&name)
+                    .map_err(|error| EngineError::io(format!("removing {name}"), error))?;
+            } else {
+                let segment = Segment {
+                    id,
+                    file,
+                    bytes: self.segment_bytes,
+                    pins: Arc::default(),
+                    unsynced: AtomicBool::new(true),
+                    first_record: AtomicU64::new(0),
+                };
+                self.all.write().insert(id, Arc::new(segment));
+            }
+            let mut unused = self.unused.lock();
+            unused.next_id = unused.next_id.max(id + 1);
+        }
+        Ok(())
+    }
+
+    /// The segment with this id.
+    pub(crate) fn get(&self, id: u64) -> Option<Arc<Segment>> {
+        self.all.read().get(&id).cloned()
+    }
+
+    /// All segments, in order of their ids.
+    pub(crate) fn all(&self) -> Vec<Arc<Segment>> {
+        self.all.read().values().cloned().collect()
+    }
+
+    /// Puts a segment that holds nothing among the spare ones.
+    pub(crate) fn add_spare(&self, segment: Arc<Segment>) {
+        self.unused.lock().spare.push(segment);
+    }
+
+    /// A segment to append to: a spare one, a retired one that no snapshot older than `oldest` needs, or a new one.
+    ///
+    /// `reserve_bytes` stay free on the host for the next checkpoint, and as many segments as the purpose says for
+    /// others: without either, a full volume could not be made emptier.
+    pub(crate) fn take(&self, oldest: u64, reserve_bytes: u64, purpose: Purpose) -> Result<Arc<Segment>> {
+        let wanted = 1 + purpose.kept();
+        let spare = self.spare(oldest);
+        if spare < wanted && spare + self.creatable(reserve_bytes)? < wanted {
+            return Err(EngineError::NoSpace { doing: "another log segment".into() });
+        }
+        if let Some(segment) = self.take_unused(oldest) {
+            if segment.unsynced.load(Ordering::Acquire) {
+                let doing = || format!("flushing {}", segment.name());
+                segment.file.sync().map_err(|error| EngineError::io(doing(), error))?;
+                segment.unsynced.store(false, Ordering::Release);
+            }
+            return Ok(segment);
+        }
+        self.make()
+    }
+
+    /// Segments that can be taken: those that are spare, and those that can be made.
+    pub(crate) fn available(&self, oldest: u64, reserve_bytes: u64) -> Result<u64> {
+        Ok(self.spare(oldest) + self.creatable(reserve_bytes)?)
+    }
+
+    /// Segments that can be taken without making one.
+    pub(crate) fn spare(&self, oldest: u64) -> u64 {
+        let mut unused = self.unused.lock();
+        Self::recycle(&mut unused, oldest);
+        unused.spare.len() as u64
+    }
+
+    /// Segments that the host and the volume's size limit still have room for, with `reserve_bytes` left on the host.
+    pub(crate) fn creatable(&self, reserve_bytes: u64) -> Result<u64> {
+        let free = self.disk.free_bytes().map_err(|error| EngineError::io("asking for free space", error))?;
+        let allowed = self.segments_max.saturating_sub(self.all.read().len() as u64);
+        Ok(allowed.min(free.saturating_sub(reserve_bytes) / self.segment_bytes))
+    }
+
+    fn take_unused(&self, oldest: u64) -> Option<Arc<Segment>> {
+        let mut unused = self.unused.lock();
+        Self::recycle(&mut unused, oldest);
+        unused.spare.pop()
+    }
+
+    fn recycle(unused: &mut Unused, oldest: u64) {
+        let mut index = 0;
+        while index < unused.retired.len() {
+            if unused.retired[index].1 <= oldest || cfg!(feature = "broken-recycle-in-sight") {
+                let (segment, _) = unused.retired.swap_remove(index);
+                segment.set_first_record(0);
+                unused.spare.push(segment);
+            } else {
+                index += 1;
+            }
+        }
+    }
+
+    /// Makes spare segments until there are `count`, as far as the size limit permits; for the background thread.
+    pub(crate) fn prepare(&self, count: usize, oldest: u64, reserve_bytes: u64) -> Result<()> {
+        while self.spare(oldest) < count as u64 {
+            if self.creatable(reserve_bytes)? == 0 {
+                if self.all.read().len() as u64 >= self.segments_max {
+                    return Ok(());
+                }
+                return Err(EngineError::NoSpace { doing: "another log segment".into() });
+            }
+            let segment = self.make()?;
+            self.add_spare(segment);
+        }
+        Ok(())
+    }
+
+    /// Makes segments until there are `count` in all.
+    pub(crate) fn preallocate(&self, count: u64) -> Result<()> {
+        while (self.all.read().len() as u64) < count {
+            if self.creatable(0)? == 0 {
+                return Err(EngineError::NoSpace { doing: "the segments to preallocate".into() });
+            }
+            let segment = self.make()?;
+            self.add_spare(segment);
+        }
+        Ok(())
+    }
+
+    /// Removes the files of spare segments until `spare_kept` are left and there are not fewer than `all_kept` in all;
+    /// returns how many it removed.
+    pub(crate) fn give_back(&self, oldest: u64, spare_kept: u64, all_kept: u64) -> Result<u64> {
+        let mut removed = 0;
+        loop {
+            let segment = {
+                let mut unused = self.unused.lock();
+                Self::recycle(&mut unused, oldest);
+                let all = self.all.read().len() as u64;
+                if unused.spare.len() as u64 <= spare_kept || all <= all_kept {
+                    break;
+                }
+                let newest = unused.spare.iter().enumerate().max_by_key(|(_, segment)| segment.id);
+                let Some((index, _)) = newest else { break };
+                unused.spare.swap_remove(index)
+            };
+            self.all.write().remove(&segment.id);
+            self.disk
+                .remove(&segment.name())
+                .map_err(|error| EngineError::io(format!("removing {}", segment.name()), error))?;
+            removed += 1;
+        }
+        if removed > 0 {
+            let doing = "syncing the directory after removing segments";
+            self.disk.sync_directory().map_err(|error| EngineError::io(doing, error))?;
+        }
+        Ok(removed)
+    }
+
+    /// Notes that the durable index refers to nothing in `segment`, and no snapshot from commit `sequence` on does.
+    pub(crate) fn retire(&self, segment: Arc<Segment>, sequence: u64) {
+        self.unused.lock().retired.push((segment, sequence));
+    }
+
+    /// Segments that are neither spare nor retired.
+    pub(crate) fn in_use(&self) -> Vec<Arc<Segment>> {
+        let unused = self.unused.lock();
+        let idle = |id| {
+            unused.spare.iter().any(|segment| segment.id == id)
+                || unused.retired.iter().any(|(segment, _)| segment.id == id)
+        };
+        self.all.read().values().filter(|segment| !idle(segment.id)).cloned().collect()
+    }
+
+    /// Counts of (all, spare, retired) segments.
+    pub(crate) fn counts(&self) -> (usize, usize, usize) {
+        let unused = self.unused.lock();
+        (self.all.read().len(), unused.spare.len(), unused.retired.len())
+    }
+
+    /// Creates a segment file: zeros written and synced, and its name made durable, before anybody may use it.
+    fn make(&self) -> Result<Arc<Segment>> {
+        let id = {
+            let mut unused = self.unused.lock();
+            let id = unused.next_id;
+            unused.next_id += 1;
+            id
+        };
+        let name = Segment::file_name(id);
+        let segment = self.fill(id, &name).map_err(|error| {
+            // A half-made segment only takes space; that it may stay behind harms nobody.
+            let _ = self.disk.remove(&name);
+            EngineError::io(format!("making {name}"), error)
+        })?;
+        self.all.write().insert(id, segment.clone());
+        Ok(segment)
+    }
+
+    fn fill(&self, id: u64, name: &str) -> std::io::Result<Arc<Segment>> {
+        let file = self.disk.create_one_of_many(name)?;
+        file.set_len(self.segment_bytes)?;
+        let mut zeros = AlignedBuffer::new();
+        let mut offset = 0;
+        while offset < self.segment_bytes {
+            zeros.clear();
+            zeros.extend_zeros(ZERO_FILL_BYTES.min((self.segment_bytes - offset) as usize));
+            // As log writes, so that the host's page cache holds no zeros that later writes have to push out.
+            file.write_log(offset, &zeros, false)?;
+            offset += zeros.len() as u64;
+        }
+        file.sync()?;
+        self.disk.sync_directory()?;
+        Ok(Arc::new(Segment {
+            id,
+            file,
+            bytes: self.segment_bytes,
+            pins: Arc::default(),
+            unsynced: AtomicBool::new(false),
+            first_record: AtomicU64::new(0),
+        }))
+    }
+}
+
+impl Segment {
+    /// Notes that its present life begins with record `number`.
+    pub(crate) fn set_first_record(&self, number: u64) {
+        self.first_record.store(number, Ordering::Relaxed);
+    }
+
+    /// Number of the first record of its present life, read from its header where nobody knows it yet.
+    pub(crate) fn first_record(&self) -> u64 {
+        let known = self.first_record.load(Ordering::Relaxed);
+        if known > 0 {
+            return known;
+        }
+        let first = self.header().map_or(0, |header| header.first_record);
+        self.set_first_record(first);
+        first
+    }
+
+    /// Its header as it stands in the file; none when it cannot be read.
+    pub(crate) fn header(&self) -> Option<SegmentHeader> {
+        let mut bytes = [0; SEGMENT_HEADER_BYTES];
+        self.file.read_at(0, &mut bytes).ok()?;
+        SegmentHeader::decode(&bytes).ok()
+    }
+
+    /// True while placed data here waits for its commit.
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.pins.load(Ordering::Acquire) > 0
+    }
+}

@@ -1,0 +1,198 @@
+//! Space: how much there is, what of it users never get, and what is tried before a commit is refused for lack of it.
+//!
+//! Two limits hold users back. A *segment* is only given to them while [`RESERVED_SEGMENTS`] more could be taken: the
+//! cleaner needs space before it gains some, and deleting needs some for its commits. And *live data* may fill at most
+//! 15 of 16 parts of the segments that are not reserved: the fuller the log, the more a cleaner moves to gain a segment,
+//! and with no dead bytes at all it gains nothing. Overwriting and deleting is never refused by the second limit, so a
+//! volume that is full to it goes on working for ever.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::engine::{Engine, Shared};
+use crate::error::{EngineError, Result};
+use crate::log::Segment;
+use crate::log::pool::{Purpose, RESERVED_SEGMENTS};
+use crate::sequencer::Sequencer;
+use crate::txn::Snapshot;
+
+/// What a commit that would exceed the limit of live data is told that it lacks space for.
+const MORE_DATA: &str = "more file data";
+/// How often one commit cleans before it gives up.
+const ROUNDS_MAX: u32 = 64;
+/// Retired segments above which more cleaning helps nobody: old snapshots hold the space.
+pub(crate) const RETIRED_MAX: usize = 4;
+
+/// Space for file data, as `statfs` tells it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpaceStat {
+    /// All that users can have, bytes.
+    pub total_bytes: u64,
+    /// What of it is left, bytes; dead data counts as free, since cleaning sets it free.
+    pub free_bytes: u64,
+}
+
+impl Engine {
+    /// Space for file data, the reserve left out.
+    pub fn space(&self) -> Result<SpaceStat> {
+        let total_bytes = self.shared.measure_live_bytes_max()?;
+        let live = self.shared.sequencer.lock().live.total();
+        Ok(SpaceStat { total_bytes: total_bytes.max(live), free_bytes: total_bytes.saturating_sub(live) })
+    }
+}
+
+impl Shared {
+    /// Runs `step`; when it finds no space, room is made and it runs again, as long as that gains anything.
+    /// `committing` is the snapshot of the transaction that is to be committed, which gives up its data then.
+    pub(crate) fn with_space<T>(
+        &self,
+        committing: Option<&Snapshot>,
+        mut step: impl FnMut() -> Result<T>,
+    ) -> Result<T> {
+        let mut rounds = 0;
+        loop {
+            match step() {
+                Err(EngineError::NoSpace { doing }) if doing != MORE_DATA && rounds < ROUNDS_MAX => {
+                    rounds += 1;
+                    committing.inspect(|snapshot| snapshot.release_data());
+                    if !self.make_room()? {
+                        return Err(EngineError::NoSpace { doing });
+                    }
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// Gains segments by a checkpoint where it frees some, and by cleaning otherwise; false when neither helps.
+    fn make_room(&self) -> Result<bool> {
+        let mut cleaner = self.cleaning.lock();
+        let before = self.available()?;
+        if before > RESERVED_SEGMENTS {
+            return Ok(true);
+        }
+        let outcome = if self.dead_segments() {
+            self.checkpoint().map(|()| true)
+        } else if self.pool.counts().2 >= RETIRED_MAX {
+            Ok(false)
+        } else {
+            self.clean_in_need(&mut cleaner).map(|report| report.segments > 0)
+        };
+        match outcome {
+            Ok(true) => {}
+            Ok(false) | Err(EngineError::NoSpace { .. }) => return Ok(self.available()? > before),
+            Err(error) => return Err(error),
+        }
+        // What was freed may be in the sight of readers that will be through in a moment.
+        for _ in 0..20 {
+            if !self.options.background || self.available()? > before || self.pool.counts().2 == 0 {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(true)
+    }
+
+    /// Segments below which everybody helps to clean: with less than these a transaction that places data could need more
+    /// than there are, and what is cleaned while it is open is no use to it.
+    pub(crate) fn segments_wanted(&self) -> u64 {
+        const READY_BYTES: u64 = 16 << 20;
+        let most = (self.pool.counts().0 as u64 / 8).max(2);
+        RESERVED_SEGMENTS + (READY_BYTES / self.manifest.segment_bytes).clamp(2, most)
+    }
+
+    /// See [`Engine::make_way`].
+    pub(crate) fn make_way(&self) {
+        if !self.space_is_short.load(Ordering::Acquire) {
+            return;
+        }
+        let mut cleaner = self.cleaning.lock();
+        // Looked at again whenever another segment is taken.
+        if !self.space_is_short.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        for _ in 0..ROUNDS_MAX {
+            let helped = match self.available() {
+                Ok(available) if available >= self.segments_wanted() => return,
+                Ok(_) if self.pool.counts().2 >= RETIRED_MAX || !self.is_worth_cleaning(&cleaner) => return,
+                Ok(_) if self.dead_segments() => self.checkpoint().map(|()| true),
+                Ok(_) => self.clean_in_need(&mut cleaner).map(|report| report.segments > 0),
+                Err(error) => Err(error),
+            };
+            match helped {
+                Ok(true) => {}
+                // Whoever really needs the space will hear of it.
+                Ok(false) | Err(EngineError::NoSpace { .. }) => return,
+                Err(error) => return log::warn!("cleaning: {error}"),
+            }
+        }
+    }
+
+    /// True when a checkpoint could free segments.
+    pub(crate) fn dead_segments(&self) -> bool {
+        let in_use = self.pool.in_use();
+        let sequencer = self.sequencer.lock();
+        let current = sequencer.appender.segment().id;
+        in_use.iter().any(|segment| {
+            segment.id != current && sequencer.live.of(segment.id) == 0 && !segment.is_pinned()
+        })
+    }
+
+    /// Segments that can be taken now.
+    pub(crate) fn available(&self) -> Result<u64> {
+        self.pool.available(self.oldest_reader(), self.reserve_bytes()?)
+    }
+
+    pub(crate) fn oldest_reader(&self) -> u64 {
+        self.registry.oldest_reader(|| self.state.load().sequence)
+    }
+
+    /// Host space that the log leaves free: what the next checkpoint may need, and what it may need more by the time
+    /// that another segment is full.
+    pub(crate) fn reserve_bytes(&self) -> Result<u64> {
+        const GROWTH_BYTES_MAX: u64 = 16 << 20;
+        let view = self.view();
+        let mut needed = self.index.written_bytes_max(&view.active)?;
+        if let Some(frozen) = &view.frozen {
+            needed += self.index.written_bytes_max(frozen)?;
+        }
+        Ok(needed + self.manifest.segment_bytes.min(GROWTH_BYTES_MAX))
+    }
+
+    pub(crate) fn switch_segment(&self, sequencer: &mut Sequencer, purpose: Purpose) -> Result<()> {
+        let oldest = self.registry.oldest_reader(|| sequencer.sequence);
+        let segment: Arc<Segment> = self.pool.take(oldest, self.reserve_bytes()?, purpose)?;
+        self.recent.forget_segment(segment.id);
+        segment.set_first_record(sequencer.appender.last_record() + 1);
+        sequencer.appender.switch_segment(segment);
+        self.measure_live_bytes_max()?;
+        self.space_is_short.store(self.available()? < self.segments_wanted(), Ordering::Release);
+        self.wake.maintenance();
+        self.wake.clean();
+        Ok(())
+    }
+
+    /// How much live data there may be with the space that there is now.
+    fn measure_live_bytes_max(&self) -> Result<u64> {
+        let segments =
+            (self.pool.counts().0 as u64).saturating_add(self.pool.creatable(self.reserve_bytes()?)?);
+        let usable = segments.saturating_sub(RESERVED_SEGMENTS);
+        let most = (self.manifest.segment_bytes / 16 * 15).saturating_mul(usable);
+        self.live_bytes_max.store(most, Ordering::Relaxed);
+        Ok(most)
+    }
+
+    /// Refuses a commit that adds `net` live bytes where there is no room for them.
+    pub(crate) fn check_live_bytes(&self, sequencer: &Sequencer, net: i64) -> Result<()> {
+        let after = sequencer.live.total().saturating_add_signed(net);
+        // The figure may be old by a segment: it is looked at again before anybody is refused.
+        if net <= 0
+            || after <= self.live_bytes_max.load(Ordering::Relaxed)
+            || after <= self.measure_live_bytes_max()?
+        {
+            return Ok(());
+        }
+        Err(EngineError::NoSpace { doing: MORE_DATA.into() })
+    }
+}

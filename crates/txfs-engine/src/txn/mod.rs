@@ -1,0 +1,15 @@
+//! Transactions as the engine sees them: a snapshot, the ranges read and written, and a function that turns the
+//! current state into mutations. What the ranges and keys mean is the business of the layer above.
+
+pub mod commit;
+pub mod conflict;
+pub(crate) mod deferred;
+pub(crate) mod history;
+pub(crate) mod prepared;
+pub(crate) mod registry;
+pub(crate) mod sequencing;
+pub mod snapshot;
+
+pub use commit::{Applied, Chunk, Commit, Durability, ExtentKey, Placed, Receipt};
+pub use conflict::{ConflictRange, ConflictSet};
+pub use snapshot::Snapshot;
