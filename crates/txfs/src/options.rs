@@ -1,0 +1,123 @@
+//! Options for creating and opening volumes and for beginning transactions.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::types::Timestamp;
+
+/// What a transaction is isolated from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Isolation {
+    /// As if transactions ran one after the other: what it read is validated when it commits.
+    #[default]
+    Serializable,
+    /// It reads one snapshot; only its changes are validated.
+    Snapshot,
+}
+
+/// How to begin a transaction.
+#[derive(Clone, Debug, Default)]
+pub struct TransactionOptions {
+    /// What it is isolated from.
+    pub isolation: Isolation,
+    /// A word for people, for logs and status lists.
+    pub label: String,
+}
+
+/// Where a volume takes its time from.
+#[derive(Clone)]
+pub struct Clock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
+
+impl Clock {
+    /// A clock of one's own, for reproducible runs.
+    pub fn new(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Clock {
+        Clock(Arc::new(now))
+    }
+
+    /// The system's clock.
+    pub fn system() -> Clock {
+        Clock::new(|| std::time::SystemTime::now().into())
+    }
+
+    /// The time.
+    pub fn now(&self) -> Timestamp {
+        (self.0)()
+    }
+}
+
+impl Default for Clock {
+    fn default() -> Clock {
+        Clock::system()
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Clock")
+    }
+}
+
+/// How to create a volume.
+#[derive(Clone, Debug)]
+pub struct CreateOptions {
+    /// Size of a segment file, in bytes.
+    pub segment_bytes: u64,
+    /// Owner of the root directory.
+    pub root_uid: u32,
+    /// Group of the root directory.
+    pub root_gid: u32,
+    /// Permission bits of the root directory.
+    pub root_mode: u32,
+    /// Where the first timestamps come from.
+    pub clock: Clock,
+    /// Volume id and name-hash key, for reproducible runs; `None` takes them from the operating system's random
+    /// generator.
+    pub identity: Option<([u8; 16], [u8; 16])>,
+    /// What file data may take on the host at most, dead data included, in bytes; `None` leaves it to the host.
+    pub size_bytes_max: Option<u64>,
+    /// Space that is allocated and written with zeros at once, in bytes: commits that fit into it never pay for that.
+    pub preallocate_bytes: u64,
+}
+
+/// How to open a volume.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    /// Where timestamps come from.
+    pub clock: Clock,
+    /// A transaction with more unwritten data than this writes it early, outside of the commit.
+    pub transaction_memory_bytes: usize,
+    /// All transactions together; above it, whoever writes next writes its data early.
+    pub volume_memory_bytes: usize,
+    /// Background work (checkpoints, cleaning, flushing of ordered commits) runs in threads of its own. Off, it is
+    /// done only when asked for, so that a run can be reproduced exactly.
+    pub background: bool,
+    /// How much log may lie between two checkpoints, in bytes: bounds the time that recovery takes.
+    pub checkpoint_distance_bytes: u64,
+}
+
+impl Default for CreateOptions {
+    fn default() -> CreateOptions {
+        CreateOptions {
+            segment_bytes: 32 << 20,
+            root_uid: 0,
+            root_gid: 0,
+            root_mode: 0o755,
+            clock: Clock::default(),
+            identity: None,
+            size_bytes_max: None,
+            preallocate_bytes: 0,
+        }
+    }
+}
+
+impl Default for OpenOptions {
+    fn default() -> OpenOptions {
+        OpenOptions {
+            clock: Clock::default(),
+            transaction_memory_bytes: 64 << 20,
+            volume_memory_bytes: 256 << 20,
+            background: true,
+            checkpoint_distance_bytes: 64 << 20,
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! Turns a transaction's intents into changes of the ordered map, against the state at the time of the commit.
+//!
+//! This runs inside the engine's sequencing critical section, possibly twice, so it is a pure function of the plan,
+//! the current state and the places of the data; what it finds out on the way (nodes that lost their last name) goes
+//! into a list that every run starts afresh. Everything that could contradict the plan has been validated before;
+//! what nevertheless does not fit is refused as a conflict.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use txfs_engine::{Applied, Extent, Mutation, Read};
+
+use super::overlay::{TimeIntent, add_links};
+use super::plan::{InodePlan, Plan, Source};
+use super::session::{load_inode, visit_extents};
+use crate::conflict::{ATTRIBUTE_SPACE, Conflict, ConflictKind, EXISTS};
+use crate::error::{Error, Result};
+use crate::records::{InodeRecord, key, small};
+use crate::types::{Ino, NodeKind, Timestamp};
+
+/// A file of up to this many pages is removed in the commit that takes its last name; a larger one becomes an orphan
+/// first, and goes in several commits afterwards.
+const INLINE_REMOVAL_PAGES_MAX: u64 = 4096;
+
+/// The next inode number is written down in steps, so that most creations need not touch it.
+const NEXT_INO_STEP: u64 = 1024;
+
+/// What an application has to be told beside the plan.
+pub(crate) struct Surroundings<'a> {
+    /// Decides that a node goes; false when it is in use and must stay.
+    pub(crate) begin_removal: &'a dyn Fn(Ino) -> bool,
+    /// Nodes that became orphans.
+    pub(crate) orphans: &'a mut Vec<Ino>,
+    /// Nodes of which it was decided that they go, in this run or an earlier one.
+    pub(crate) removing: &'a mut Vec<Ino>,
+}
+
+pub(crate) fn put(key: impl Into<Vec<u8>>, value: Vec<u8>) -> Mutation {
+    Mutation::Put { key: key.into(), value }
+}
+
+pub(crate) fn delete(key: impl Into<Vec<u8>>) -> Mutation {
+    Mutation::Delete { key: key.into() }
+}
+
+/// Applies a plan, but for what it prepared; `places` says where its data went.
+pub(crate) fn apply(
+    plan: &Plan,
+    read: &dyn Read,
+    places: &[Extent],
+    surroundings: &mut Surroundings<'_>,
+) -> Result<Applied> {
+    surroundings.orphans.clear();
+    let mut applied = Applied::default();
+    for inode in &plan.inodes {
+        apply_inode(inode, read, places, surroundings, &mut applied)?;
+    }
+    if plan.next_ino > 0 && plan.next_ino > load_next_ino(read)? {
+        let next = plan.next_ino.saturating_add(NEXT_INO_STEP);
+        applied.mutations.push(put(key::NEXT_INO, small::encode_number(next)));
+    }
+    Ok(applied)
+}
+
+pub(crate) fn load_next_ino(read: &dyn Read) -> Result<Ino> {
+    let corrupt = |detail: &str| Error::Corrupt { what: format!("the next inode number: {detail}") };
+    let value = read.get(key::NEXT_INO)?.ok_or_else(|| corrupt("missing"))?;
+    small::decode_number(&value).map_err(corrupt)
+}
+
+fn apply_inode(
+    inode: &InodePlan,
+    read: &dyn Read,
+    places: &[Extent],
+    surroundings: &mut Surroundings<'_>,
+    applied: &mut Applied,
+) -> Result<()> {
+    let (ino, state) = (inode.ino, &inode.state);
+    let mut record = match &state.original {
+        None => {
+            if let Some(target) = &state.target {
+                applied.mutations.push(put(key::symlink(ino), small::encode_bytes(target)));
+            }
+            InodeRecord { pages: 0, ..state.record.clone() }
+        }
+        Some(original) => {
+            let current = load_inode(read, ino)?.ok_or_else(|| vanished(ino))?;
+            merge(inode, original, current)
+        }
+    };
+    if record.nlink == 0 && state.link_delta < 0 {
+        applied.also_writes.insert_point(ATTRIBUTE_SPACE, ino, EXISTS);
+        if record.pages <= INLINE_REMOVAL_PAGES_MAX && (surroundings.begin_removal)(ino) {
+            surroundings.removing.push(ino);
+            return remove_node(read, ino, &record, &mut applied.mutations);
+        }
+        surroundings.orphans.push(ino);
+        applied.mutations.push(put(key::orphan(ino), small::orphan()));
+    } else if state.link_delta > 0 && state.original.as_ref().is_some_and(|original| original.nlink == 0) {
+        applied.mutations.push(delete(key::orphan(ino)));
+    } else if inode.data_dropped {
+        // Somebody gave the node another name in the meantime: it stays, and its data would be missing.
+        return Err(vanished(ino));
+    }
+    if !inode.cleared.is_empty() && !inode.data_dropped {
+        let delta = replace_extents(inode, read, places, &mut applied.mutations)?;
+        record.pages = u64::try_from(i128::from(record.pages) + i128::from(delta)).unwrap_or(0);
+    }
+    for (name, value) in &state.xattrs {
+        let key = key::xattr(ino, name);
+        match value {
+            Some(value) => applied.mutations.push(put(key, small::encode_bytes(value))),
+            None if state.is_created() => {}
+            None => applied.mutations.push(delete(key)),
+        }
+    }
+    applied.mutations.push(put(key::inode(ino), record.encode()));
+    Ok(())
+}
+
+fn vanished(ino: Ino) -> Error {
+    Error::Conflict(Box::new(Conflict { kind: ConflictKind::Existence, ino, path: None, sequence: 0 }))
+}
+
+/// The current inode with the intents applied.
+fn merge(inode: &InodePlan, original: &InodeRecord, current: InodeRecord) -> InodeRecord {
+    let state = &inode.state;
+    let mine = &state.record;
+    let mut record = current;
+    if state.permissions {
+        (record.mode, record.uid, record.gid) = (mine.mode, mine.uid, mine.gid);
+    }
+    if state.moved {
+        record.parent = mine.parent;
+    }
+    record.nlink = add_links(record.nlink, state.link_delta);
+    if state.cut.is_some() {
+        record.size = mine.size;
+    } else if mine.size > original.size {
+        record.size = record.size.max(mine.size);
+    }
+    record.atime = merge_time(state.atime, mine.atime, original.atime, record.atime);
+    record.mtime = merge_time(state.mtime, mine.mtime, original.mtime, record.mtime);
+    record.ctime = merge_time(state.ctime, mine.ctime, original.ctime, record.ctime);
+    record
+}
+
+fn merge_time(intent: TimeIntent, mine: Timestamp, original: Timestamp, current: Timestamp) -> Timestamp {
+    match intent {
+        TimeIntent::Keep => current,
+        TimeIntent::Set => mine,
+        // Nobody else moved it: then it may go back as well, for instance from a moment set in the future.
+        TimeIntent::Touched if current == original => mine,
+        TimeIntent::Touched => mine.max(current),
+    }
+}
+
+/// Removes everything that a node consists of.
+pub(crate) fn remove_node(
+    read: &dyn Read,
+    ino: Ino,
+    record: &InodeRecord,
+    mutations: &mut Vec<Mutation>,
+) -> Result<()> {
+    mutations.push(delete(key::inode(ino)));
+    match record.kind {
+        NodeKind::Symlink => mutations.push(delete(key::symlink(ino))),
+        NodeKind::File if record.pages > 0 => {
+            read.scan(&key::extent(ino, 0), &key::extents_end(ino), &mut |key, _| {
+                mutations.push(delete(key));
+                ControlFlow::Continue(())
+            })?;
+        }
+        _ => {}
+    }
+    let (from, to) = key::xattrs(ino);
+    read.scan(&from, &to, &mut |key, _| {
+        mutations.push(delete(key));
+        ControlFlow::Continue(())
+    })?;
+    Ok(())
+}
+
+/// Takes the cleared ranges out of the file's extents and puts the new content in; returns by how many pages the
+/// file's allocation changed.
+fn replace_extents(
+    inode: &InodePlan,
+    read: &dyn Read,
+    places: &[Extent],
+    mutations: &mut Vec<Mutation>,
+) -> Result<i64> {
+    let ino = inode.ino;
+    let source = |source: &Source| -> Result<Extent> {
+        match source {
+            Source::Placed(extent) => Ok(extent.clone()),
+            Source::Chunk(index) => places.get(*index).cloned().ok_or_else(|| Error::Corrupt {
+                what: format!("inode {ino}: the engine gave no place for chunk {index}"),
+            }),
+        }
+    };
+    let mut delta = 0;
+    // What stands at each first page afterwards; `None`: the old extent there goes.
+    let mut after: BTreeMap<u64, Option<Extent>> = BTreeMap::new();
+    if inode.state.original.is_some() {
+        let mut behind = 0;
+        for &(first, last) in &inode.cleared {
+            visit_extents(read, ino, first, last, &mut |start, extent| {
+                // One extent can reach into several ranges; it is cut at all of them when met first.
+                if start >= behind {
+                    behind = start + 1;
+                    delta -= cut_extent(start, &extent, &inode.cleared, &mut after);
+                }
+                true
+            })?;
+        }
+    }
+    for (first, fresh) in &inode.fresh {
+        let extent = source(fresh)?;
+        delta += i64::from(extent.pages());
+        after.insert(*first, Some(extent));
+    }
+    mutations.reserve(after.len() + 1);
+    mutations.extend(after.into_iter().map(|(first, extent)| {
+        let key = key::extent(ino, first);
+        match extent {
+            // Nobody else has had the number of a node made here.
+            Some(extent) if inode.state.is_created() => {
+                Mutation::PutNew { key: key.to_vec(), value: extent.encode() }
+            }
+            Some(extent) => put(key, extent.encode()),
+            None => delete(key),
+        }
+    }));
+    Ok(delta)
+}
+
+/// Puts what the cleared ranges leave of an old extent into `after`; returns the number of pages that go.
+fn cut_extent(
+    start: u64,
+    extent: &Extent,
+    cleared: &[(u64, u64)],
+    after: &mut BTreeMap<u64, Option<Extent>>,
+) -> i64 {
+    let behind = start + u64::from(extent.pages());
+    let mut gone = 0;
+    let mut at = start;
+    after.insert(start, None);
+    let mut keep = |from: u64, to: u64| {
+        if from < to {
+            after.insert(from, Some(extent.slice_pages((from - start) as u32, (to - from) as u32)));
+        }
+    };
+    let from = cleared.partition_point(|&(_, last)| last < start);
+    for &(first, last) in cleared[from..].iter().take_while(|(first, _)| *first < behind) {
+        let first = first.max(start);
+        let end = last.saturating_add(1).min(behind);
+        keep(at, first);
+        gone += (end - first) as i64;
+        at = end;
+    }
+    keep(at, behind);
+    gone
+}

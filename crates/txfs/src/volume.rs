@@ -1,0 +1,312 @@
+//! A volume: creating and opening it, beginning transactions, and what concerns it as a whole.
+
+use std::fmt;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use txfs_disk::Disk;
+use txfs_disk::host::HostDisk;
+use txfs_engine::{
+    CleanOptions, CleanReport, Durability, Engine, EngineError, EngineOptions, EngineStat, FormatOptions,
+    Read,
+};
+
+use crate::base::BaseView;
+use crate::check::VolumeCheck;
+use crate::error::Result;
+use crate::observe::CommitObserver;
+use crate::options::{CreateOptions, OpenOptions, TransactionOptions};
+use crate::records::{InodeRecord, NameHasher, key, small};
+use crate::shared::Shared;
+use crate::snapshot::SnapshotView;
+use crate::transaction::Transaction;
+use crate::transaction::apply::{load_next_ino, put};
+use crate::types::{Ino, NodeKind, ROOT_INO, Statistics};
+
+/// An open volume. Clones are handles of the same volume; it is closed when the last one goes, with all transactions
+/// and views of it.
+#[derive(Clone)]
+pub struct Volume {
+    shared: Arc<Shared>,
+}
+
+/// State of a volume, for `txfs stat`.
+#[derive(Clone, Debug)]
+pub struct VolumeStat {
+    /// Identity of the volume.
+    pub volume_id: [u8; 16],
+    /// Sequence number of the last commit.
+    pub sequence: u64,
+    /// Open transactions.
+    pub transactions_open: usize,
+    /// Unwritten data that open transactions hold in memory, in bytes.
+    pub buffered_bytes: usize,
+    /// Nodes that something refers to: open files, and what a mount's kernel remembers.
+    pub nodes_in_use: usize,
+    /// What `statfs` tells.
+    pub statistics: Statistics,
+    /// The engine's own figures.
+    pub engine: EngineStat,
+}
+
+impl Volume {
+    /// Makes a new, empty volume in the directory `path`, which is created where missing.
+    pub fn create(path: impl AsRef<Path>) -> Result<()> {
+        Volume::create_with(path, &CreateOptions::default())
+    }
+
+    /// As [`Volume::create`], with options.
+    pub fn create_with(path: impl AsRef<Path>, options: &CreateOptions) -> Result<()> {
+        let doing = || "creating the volume".to_owned();
+        let disk = HostDisk::create(path).map_err(|source| EngineError::Io { doing: doing(), source })?;
+        Volume::create_on(Arc::new(disk), options)
+    }
+
+    /// Makes a new, empty volume on a disk of one's own.
+    pub fn create_on(disk: Arc<dyn Disk>, options: &CreateOptions) -> Result<()> {
+        let format = FormatOptions {
+            segment_bytes: options.segment_bytes,
+            identity: options.identity,
+            size_bytes_max: options.size_bytes_max,
+            preallocate_bytes: options.preallocate_bytes,
+        };
+        let now = options.clock.now();
+        let root = InodeRecord {
+            kind: NodeKind::Directory,
+            mode: options.root_mode & 0o7777,
+            uid: options.root_uid,
+            gid: options.root_gid,
+            nlink: 2,
+            size: 0,
+            pages: 0,
+            parent: ROOT_INO,
+            rdev: 0,
+            atime: now,
+            mtime: now,
+            ctime: now,
+            btime: now,
+        };
+        let initial = [
+            put(key::inode(ROOT_INO), root.encode()),
+            put(key::NEXT_INO, small::encode_number(ROOT_INO + 1)),
+        ];
+        Ok(Engine::create(&disk, &format, &initial)?)
+    }
+
+    /// Opens the volume in the directory `path`, and recovers it where needed.
+    pub fn open(path: impl AsRef<Path>) -> Result<Volume> {
+        Volume::open_with(path, &OpenOptions::default())
+    }
+
+    /// As [`Volume::open`], with options.
+    pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Volume> {
+        let doing = || "opening the volume".to_owned();
+        let disk = HostDisk::open(path).map_err(|source| EngineError::Io { doing: doing(), source })?;
+        Volume::open_on(Arc::new(disk), options)
+    }
+
+    /// Opens the volume on a disk of one's own.
+    pub fn open_on(disk: Arc<dyn Disk>, options: &OpenOptions) -> Result<Volume> {
+        let engine = Engine::open(
+            disk,
+            EngineOptions {
+                background: options.background,
+                checkpoint_distance_bytes: options.checkpoint_distance_bytes,
+                ..EngineOptions::default()
+            },
+        )?;
+        let snapshot = engine.snapshot();
+        let shared = Shared {
+            hasher: NameHasher::new(engine.name_key()),
+            clock: options.clock.clone(),
+            options: options.clone(),
+            next_ino: AtomicU64::new(load_next_ino(&snapshot)?),
+            next_transaction: AtomicU64::new(1),
+            transactions_open: AtomicUsize::new(0),
+            buffered_bytes: AtomicUsize::new(0),
+            uses: Default::default(),
+            observers: Default::default(),
+            engine,
+        };
+        let volume = Volume { shared: Arc::new(shared) };
+        volume.reclaim_orphans(&snapshot)?;
+        Ok(volume)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// For tests: makes nearly all names collide. Only while there is no other handle.
+    #[cfg(test)]
+    pub(crate) fn make_names_collide(&mut self, mask: u64) {
+        let key = self.shared.engine.name_key();
+        Arc::get_mut(&mut self.shared).expect("another handle").hasher = NameHasher::colliding(key, mask);
+    }
+
+    /// Nobody can be using a node without a name when a volume is opened. One that cannot be removed, on a full disk for
+    /// instance, waits for the next opening.
+    fn reclaim_orphans(&self, snapshot: &dyn Read) -> Result<()> {
+        let (from, to) = key::all(key::ORPHAN_TAG);
+        let mut orphans = Vec::new();
+        snapshot.scan(&from, &to, &mut |key, _| {
+            orphans.extend(key::ino_of(key));
+            ControlFlow::Continue(())
+        })?;
+        self.shared.reclaim_or_warn(&orphans);
+        Ok(())
+    }
+
+    /// Begins a serializable transaction. Dropped without a commit, it leaves no trace.
+    pub fn begin(&self) -> Transaction {
+        self.begin_with(TransactionOptions::default())
+    }
+
+    /// Begins a transaction with options.
+    pub fn begin_with(&self, options: TransactionOptions) -> Transaction {
+        Transaction::begin(&self.shared, options)
+    }
+
+    /// Runs `work` in a serializable transaction and commits it; on a conflict runs it again, up to `attempts` times in
+    /// all. Any other error aborts the transaction and is returned.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("vol");
+    /// # txfs::Volume::create(&path)?;
+    /// use txfs::{Durability, Paths, Volume};
+    ///
+    /// let volume = Volume::open(&path)?;
+    /// volume.base().write_file("counter", b"41")?;
+    /// let value = volume.transact(10, Durability::Durable, |tx| {
+    ///     let text = String::from_utf8_lossy(&tx.read_file("counter")?).into_owned();
+    ///     let value = text.parse::<u64>().unwrap_or(0) + 1;
+    ///     tx.write_file("counter", value.to_string().as_bytes())?;
+    ///     Ok(value)
+    /// })?;
+    /// assert_eq!(value, 42);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn transact<T>(
+        &self,
+        attempts: u32,
+        durability: Durability,
+        mut work: impl FnMut(&Transaction) -> Result<T>,
+    ) -> Result<T> {
+        let mut attempt = 1;
+        loop {
+            let tx = self.begin();
+            let error = match work(&tx).and_then(|value| tx.commit(durability).map(|_| value)) {
+                Ok(value) => return Ok(value),
+                Err(error) => error,
+            };
+            if !error.is_conflict() || attempt >= attempts {
+                return Err(error);
+            }
+            attempt += 1;
+            std::thread::yield_now();
+        }
+    }
+
+    /// The current state; each operation is a small ordered transaction of its own, repeated on conflict.
+    pub fn base(&self) -> BaseView {
+        BaseView::new(&self.shared)
+    }
+
+    /// A read-only view of the volume as it is now, whatever is committed later.
+    pub fn snapshot(&self) -> SnapshotView {
+        SnapshotView::new(&self.shared, self.shared.engine.snapshot())
+    }
+
+    /// Makes everything committed so far durable.
+    pub fn sync(&self) -> Result<()> {
+        Ok(self.shared.engine.sync()?)
+    }
+
+    /// Hands ordered commits to the host's file system, without waiting for the device.
+    pub fn write_pending(&self) -> Result<()> {
+        Ok(self.shared.engine.write_pending()?)
+    }
+
+    /// Writes the metadata's current state into the index, so that recovery has less to replay.
+    pub fn checkpoint(&self) -> Result<()> {
+        Ok(self.shared.engine.checkpoint()?)
+    }
+
+    /// Moves live data together and frees the space between, for others to use or for the host; `progress` is told how
+    /// many bytes are through, and of how many. Transactions go on meanwhile, none is aborted.
+    pub fn clean(&self, options: &CleanOptions, progress: &mut dyn FnMut(u64, u64)) -> Result<CleanReport> {
+        Ok(self.shared.engine.clean(options, progress)?)
+    }
+
+    /// Examines the whole volume: log, checksums, and the consistency of the tree.
+    pub fn check(&self) -> Result<VolumeCheck> {
+        self.check_with(&mut |_, _| {})
+    }
+
+    /// As [`Volume::check`]; `progress` is told how many bytes of file data have been read, of how many.
+    pub fn check_with(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<VolumeCheck> {
+        crate::check::check(&self.shared, progress)
+    }
+
+    /// As [`Volume::check`], but takes the pages of the index file as whole: for a caller who knows that a file of
+    /// exactly these bytes has passed before.
+    pub fn check_but_index_file(&self) -> Result<VolumeCheck> {
+        crate::check::check_but_index_file(&self.shared)
+    }
+
+    /// State of the volume.
+    pub fn stat(&self) -> Result<VolumeStat> {
+        let engine = self.shared.engine.stat()?;
+        Ok(VolumeStat {
+            volume_id: self.volume_id(),
+            sequence: engine.sequence,
+            transactions_open: self.shared.transactions_open.load(Ordering::Relaxed),
+            buffered_bytes: self.shared.buffered_bytes.load(Ordering::Relaxed),
+            nodes_in_use: self.shared.nodes_in_use(),
+            statistics: self.shared.statistics()?,
+            engine,
+        })
+    }
+
+    /// Makes everything durable and marks the volume as cleanly closed. Idempotent; later changes fail.
+    pub fn close(&self) -> Result<()> {
+        Ok(self.shared.engine.close()?)
+    }
+
+    /// Counts a reference to a node: while there is one, the node outlives its last name. `ESTALE` when it is gone.
+    pub fn retain(&self, ino: Ino) -> Result<()> {
+        self.shared.retain(ino).map(drop)
+    }
+
+    /// Gives up `count` references; a node without a name goes with the last one.
+    pub fn release(&self, ino: Ino, count: u64) {
+        self.shared.release(ino, count);
+    }
+
+    /// Gives up one reference to each of the nodes; those without a name go together, which is much cheaper.
+    pub fn release_all(&self, inos: &[Ino]) {
+        self.shared.release_all(inos);
+    }
+
+    /// From now on `observer` is told of every transaction's commit.
+    pub fn observe(&self, observer: Arc<dyn CommitObserver>) {
+        self.shared.observers.write().push(observer);
+    }
+
+    /// Identity of the volume.
+    pub fn volume_id(&self) -> [u8; 16] {
+        self.shared.engine.volume_id()
+    }
+}
+
+impl fmt::Debug for Volume {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Volume").field("volume_id", &self.volume_id()).finish_non_exhaustive()
+    }
+}
