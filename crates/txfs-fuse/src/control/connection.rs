@@ -1,0 +1,352 @@
+//! One client: greets it, carries out its requests, and aborts its transaction when it goes.
+//!
+//! A commit first makes the kernel write back what programs have changed in memory maps of the view's files; then it
+//! commits (the volume then calls the invalidator, on this thread); then the view ends; then the client hears of it.
+
+use super::{credentials, stat};
+use crate::session::{MountHandle, Shared};
+use crate::views::{Beginner, MountView};
+use std::io::BufReader;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+use txfs::{ChangeKind, CleanOptions, ConflictKind, NodeKind, TransactionOptions};
+use txfs_protocol::{
+    Begun, Change, Cleaned, Conflict, Durability, Isolation, OpenTransaction, PROTOCOL_VERSION,
+    ProtocolError, Request, Response, TransactionStatus, VIEWS_DIRECTORY, Welcome, mounts, read_frame,
+    write_frame,
+};
+
+/// How much text a label or command line may have.
+const TEXT_BYTES_MAX: usize = 4096;
+
+/// About how many bytes of changes one response holds; far below the frame's limit.
+const CHANGES_BYTES_MAX: usize = 1 << 20;
+
+struct Connection {
+    handle: MountHandle,
+    peer: Beginner,
+    greeted: bool,
+    open: Option<Arc<MountView>>,
+    /// The list of changes that is being sent.
+    changes: Vec<Change>,
+}
+
+/// Serves a client until it goes.
+pub(super) fn serve(mut stream: UnixStream, handle: MountHandle) {
+    let peer = match credentials::peer(&stream) {
+        Ok(peer) => Beginner { pid: peer.pid, uid: peer.uid, command: String::new() },
+        Err(error) => {
+            log::warn!("a client without credentials: {error}");
+            return;
+        }
+    };
+    let mut connection = Connection { handle, peer, greeted: false, open: None, changes: Vec::new() };
+    if let Err(error) = connection.converse(&mut stream) {
+        log::debug!("client {}: {error}", connection.peer.pid);
+        let farewell = Response::Error { errno: error.errno(), message: error.to_string() };
+        // It may be gone; then nobody needs to know.
+        let _ = write_frame(&mut stream, &farewell);
+    }
+    connection.abort();
+}
+
+impl Connection {
+    fn converse(&mut self, stream: &mut UnixStream) -> Result<(), ProtocolError> {
+        let mut requests = BufReader::new(stream.try_clone()?);
+        while let Some(request) = read_frame::<Request>(&mut requests)? {
+            let response = self.answer(request);
+            write_frame(stream, &response)?;
+        }
+        Ok(())
+    }
+
+    fn shared(&self) -> &Shared {
+        &self.handle.0
+    }
+
+    fn answer(&mut self, request: Request) -> Response {
+        if let Request::Hello { protocol, command, .. } = request {
+            return self.greet(protocol, command);
+        }
+        if !self.greeted {
+            return refuse(rustix::io::Errno::PROTO, "the first message must be a hello");
+        }
+        match request {
+            Request::Hello { protocol, command, .. } => self.greet(protocol, command),
+            Request::Begin { isolation, label } => self.begin(isolation, label),
+            Request::Commit { durability } => self.commit(durability),
+            Request::Abort => {
+                self.abort();
+                Response::Aborted
+            }
+            Request::Status => Response::Status(self.status()),
+            Request::Changes { start } => self.changes(start),
+            Request::List => Response::List { transactions: self.list() },
+            Request::Stat => match stat::of(self.shared()) {
+                Ok(stat) => Response::Stat { stat },
+                Err(error) => failed(&error),
+            },
+            Request::Sync => match self.shared().filesystem.views.volume().sync() {
+                Ok(()) => Response::Done,
+                Err(error) => failed(&error),
+            },
+            Request::Clean { segments_max, live_percent_max, give_back } => {
+                let gentle = false;
+                self.clean(&CleanOptions { segments_max, live_percent_max, give_back, gentle })
+            }
+            Request::Unmount { lazy } => self.unmount(lazy),
+        }
+    }
+
+    fn greet(&mut self, protocol: u32, command: String) -> Response {
+        let shared = self.shared();
+        let owner = rustix::process::getuid().as_raw();
+        if self.peer.uid != 0 && self.peer.uid != owner && !shared.options.allow_other {
+            return refuse(
+                rustix::io::Errno::ACCESS,
+                "only the user who mounted the volume and root may use it",
+            );
+        }
+        let mountpoints = mounts::of_volume(&shared.volume_path)
+            .map(|found| found.into_iter().map(|mount| mount.mountpoint).collect())
+            .unwrap_or_else(|_| vec![shared.mountpoint.clone()]);
+        let welcome = Welcome {
+            protocol: PROTOCOL_VERSION,
+            version: env!("CARGO_PKG_VERSION").into(),
+            volume: shared.volume_path.as_path().into(),
+            mountpoints: mountpoints.into_iter().map(Into::into).collect(),
+            owner_pid: std::process::id(),
+        };
+        if protocol == PROTOCOL_VERSION {
+            self.greeted = true;
+            self.peer.command = shortened(command);
+        }
+        Response::Welcome(welcome)
+    }
+
+    fn begin(&mut self, isolation: Isolation, label: String) -> Response {
+        if self.open.is_some() {
+            return refuse(
+                rustix::io::Errno::BUSY,
+                "this connection has a transaction already; end it first",
+            );
+        }
+        let mut beginner = self.peer.clone();
+        if !label.is_empty() {
+            beginner.command = shortened(label);
+        }
+        let isolation = match isolation {
+            Isolation::Serializable => txfs::Isolation::Serializable,
+            Isolation::Snapshot => txfs::Isolation::Snapshot,
+        };
+        let options = TransactionOptions { isolation, label: beginner.command.clone() };
+        let Some(view) = self.shared().filesystem.views.begin(options, beginner) else {
+            return refuse(rustix::io::Errno::AGAIN, "too many transactions are open; try again later");
+        };
+        let Some(transaction) = view.transaction() else {
+            return refuse(rustix::io::Errno::IO, "a transaction's view without a transaction");
+        };
+        let mut path = VIEWS_DIRECTORY.as_bytes().to_vec();
+        path.push(b'/');
+        path.extend(&transaction.name);
+        let begun = Begun { transaction: transaction.transaction.id(), view: path.into() };
+        self.open = Some(view);
+        Response::Begun(begun)
+    }
+
+    fn commit(&mut self, durability: Durability) -> Response {
+        let Some(view) = self.open.clone() else { return no_transaction() };
+        let Some(transaction) = view.transaction() else { return no_transaction() };
+        let durability = match durability {
+            Durability::Durable => txfs::Durability::Durable,
+            Durability::Ordered => txfs::Durability::Ordered,
+            Durability::Deferred => txfs::Durability::Deferred,
+        };
+        self.shared().filesystem.invalidator.write_back_before_commit(&view);
+        let committed = transaction.transaction.commit(durability);
+        self.end();
+        match committed {
+            Ok(receipt) => Response::Committed { sequence: receipt.sequence },
+            Err(error) => match error.conflict() {
+                Some(conflict) => Response::Conflicted(to_conflict(conflict)),
+                None => failed(&error),
+            },
+        }
+    }
+
+    fn abort(&mut self) {
+        if let Some(view) = &self.open {
+            if let Some(transaction) = view.transaction() {
+                transaction.transaction.abort();
+            }
+            self.end();
+        }
+    }
+
+    /// Ends the view of a transaction that has ended.
+    fn end(&mut self) {
+        self.changes.clear();
+        if let Some(view) = self.open.take() {
+            let filesystem = &self.shared().filesystem;
+            filesystem.views.end(&view);
+            filesystem.invalidator.drop_view(&view);
+        }
+    }
+
+    fn status(&self) -> TransactionStatus {
+        match self.open.as_ref().and_then(|view| view.transaction()) {
+            None => TransactionStatus::default(),
+            Some(open) => TransactionStatus {
+                transaction: Some(open.transaction.id()),
+                age_ms: age_ms(open.began),
+                dirty_bytes: open.written_bytes.load(Ordering::Relaxed),
+            },
+        }
+    }
+
+    fn changes(&mut self, start: u64) -> Response {
+        let Some(view) = self.open.clone() else { return no_transaction() };
+        let Some(transaction) = view.transaction() else { return no_transaction() };
+        if start == 0 {
+            self.shared().filesystem.invalidator.write_back(&view);
+            match transaction.transaction.changes() {
+                Ok(changes) => self.changes = changes.into_iter().map(to_change).collect(),
+                Err(error) => return failed(&error),
+            }
+        }
+        let mut room = CHANGES_BYTES_MAX;
+        let page: Vec<Change> = self
+            .changes
+            .iter()
+            .skip(usize::try_from(start).unwrap_or(usize::MAX))
+            .take_while(|change| {
+                let from = change.from.as_ref().map_or(0, |from| from.0.len());
+                // Bytes that are not text take up to four characters each.
+                let bytes = 200 + 4 * (change.path.0.len() + from);
+                let fits = room > 0;
+                room = room.saturating_sub(bytes);
+                fits
+            })
+            .cloned()
+            .collect();
+        Response::Changes { changes: page, total: self.changes.len() as u64 }
+    }
+
+    fn list(&self) -> Vec<OpenTransaction> {
+        self.shared()
+            .filesystem
+            .views
+            .transactions()
+            .iter()
+            .filter_map(|view| view.transaction())
+            .map(|open| OpenTransaction {
+                transaction: open.transaction.id(),
+                age_ms: age_ms(open.began),
+                pid: open.beginner.pid,
+                uid: open.beginner.uid,
+                command: open.beginner.command.clone(),
+                dirty_bytes: open.written_bytes.load(Ordering::Relaxed),
+            })
+            .collect()
+    }
+
+    fn clean(&self, options: &CleanOptions) -> Response {
+        if !self.is_owner() {
+            return refuse(
+                rustix::io::Errno::PERM,
+                "only the user who mounted the volume and root may clean it",
+            );
+        }
+        match self.shared().filesystem.views.volume().clean(options, &mut |_, _| {}) {
+            Ok(report) => Response::Cleaned(Cleaned {
+                segments: report.segments,
+                moved_bytes: report.bytes_moved,
+                gained_bytes: report.bytes_gained,
+                segments_damaged: report.segments_damaged,
+                segments_removed: report.segments_removed,
+            }),
+            Err(error) => failed(&error),
+        }
+    }
+
+    /// True for whoever mounted the volume, and for root.
+    fn is_owner(&self) -> bool {
+        [0, rustix::process::getuid().as_raw()].contains(&self.peer.uid)
+    }
+
+    fn unmount(&self, lazy: bool) -> Response {
+        if !self.is_owner() {
+            return refuse(
+                rustix::io::Errno::PERM,
+                "only the user who mounted the volume and root may unmount it",
+            );
+        }
+        match self.handle.unmount(lazy) {
+            Ok(()) => Response::Done,
+            Err(error) => Response::Error { errno: error.errno(), message: error.to_string() },
+        }
+    }
+}
+
+fn age_ms(began: Instant) -> u64 {
+    u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)
+}
+
+fn shortened(mut text: String) -> String {
+    let mut end = text.len().min(TEXT_BYTES_MAX);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.truncate(end);
+    text
+}
+
+fn refuse(errno: rustix::io::Errno, message: &str) -> Response {
+    Response::Error { errno: errno.raw_os_error(), message: message.into() }
+}
+
+fn no_transaction() -> Response {
+    refuse(rustix::io::Errno::INVAL, "no transaction is open on this connection; begin one first")
+}
+
+fn failed(error: &txfs::Error) -> Response {
+    Response::Error { errno: error.errno(), message: error.to_string() }
+}
+
+fn to_conflict(conflict: &txfs::Conflict) -> Conflict {
+    let kind = match conflict.kind {
+        ConflictKind::Pages { .. } => txfs_protocol::ConflictKind::Data,
+        ConflictKind::Name { .. } | ConflictKind::Listing => txfs_protocol::ConflictKind::Name,
+        ConflictKind::Permissions
+        | ConflictKind::Size
+        | ConflictKind::Existence
+        | ConflictKind::ExtendedAttribute => txfs_protocol::ConflictKind::Attribute,
+        ConflictKind::Parent => txfs_protocol::ConflictKind::Other,
+    };
+    Conflict {
+        kind,
+        path: conflict.path.clone().unwrap_or_default().into(),
+        other_sequence: conflict.sequence,
+        message: conflict.to_string(),
+    }
+}
+
+fn to_change(change: txfs::Change) -> Change {
+    let (kind, from) = match change.kind {
+        ChangeKind::Created => (txfs_protocol::ChangeKind::Created, None),
+        ChangeKind::Modified => (txfs_protocol::ChangeKind::Modified, None),
+        ChangeKind::Attributes => (txfs_protocol::ChangeKind::Attributes, None),
+        ChangeKind::Deleted => (txfs_protocol::ChangeKind::Removed, None),
+        ChangeKind::Renamed { from, .. } => (txfs_protocol::ChangeKind::Renamed, Some(from.into())),
+    };
+    Change {
+        path: change.path.into(),
+        from,
+        kind,
+        directory: change.node == NodeKind::Directory,
+        bytes_before: change.old_size,
+        bytes_after: change.new_size,
+    }
+}

@@ -1,0 +1,239 @@
+//! The views of a mount: the base view, and one for each open transaction.
+//!
+//! A transaction's view is a directory under `.txfs/tx`, named by the transaction's number and a random word, so that
+//! only who is told the name gets in; the directory is not listed. When the transaction ends, its view answers ESTALE,
+//! and its number is used again only after the kernel has forgotten the last of its nodes, so that an old node id
+//! never means something new.
+//! Locks: `Views::open` is a leaf.
+
+use crate::errno::Errno;
+use crate::forgotten::Forgotten;
+use crate::nodes::{BASE_VIEW, MOUNT_VIEW, NodeId, NodeTable, ViewIndex};
+use parking_lot::RwLock;
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+use txfs::{BaseView, Ino, Transaction, TransactionOptions, View, Volume};
+
+/// Who began a transaction.
+#[derive(Clone, Debug)]
+pub(crate) struct Beginner {
+    pub pid: u32,
+    pub uid: u32,
+    pub command: String,
+}
+
+/// One view: what the nodes with its number stand for.
+pub(crate) struct MountView {
+    pub index: ViewIndex,
+    pub nodes: NodeTable,
+    pub kind: ViewKind,
+    ended: AtomicBool,
+}
+
+pub(crate) enum ViewKind {
+    Base(BaseView),
+    Transaction(TransactionView),
+}
+
+pub(crate) struct TransactionView {
+    pub transaction: Transaction,
+    /// Its directory in `.txfs/tx`.
+    pub name: Vec<u8>,
+    pub beginner: Beginner,
+    pub began: Instant,
+    /// Bytes written through the view.
+    pub written_bytes: AtomicU64,
+}
+
+impl MountView {
+    fn new(index: ViewIndex, kind: ViewKind) -> Arc<MountView> {
+        Arc::new(MountView { index, nodes: NodeTable::new(), kind, ended: AtomicBool::new(false) })
+    }
+
+    /// The operations; ESTALE when the transaction is over.
+    pub(crate) fn view(&self) -> Result<&dyn View, Errno> {
+        if self.ended.load(Ordering::Acquire) {
+            return Err(Errno::STALE);
+        }
+        Ok(self.view_unchecked())
+    }
+
+    fn view_unchecked(&self) -> &dyn View {
+        match &self.kind {
+            ViewKind::Base(base) => base,
+            ViewKind::Transaction(transaction) => &transaction.transaction,
+        }
+    }
+
+    pub(crate) fn is_base(&self) -> bool {
+        matches!(self.kind, ViewKind::Base(_))
+    }
+
+    pub(crate) fn transaction(&self) -> Option<&TransactionView> {
+        match &self.kind {
+            ViewKind::Base(_) => None,
+            ViewKind::Transaction(transaction) => Some(transaction),
+        }
+    }
+
+    pub(crate) fn node(&self, ino: Ino) -> Result<NodeId, Errno> {
+        NodeId::new(self.index, ino).ok_or(Errno::OVERFLOW)
+    }
+}
+
+/// All views of one mount.
+pub(crate) struct Views {
+    volume: Volume,
+    base: Arc<MountView>,
+    forgotten: Arc<Forgotten>,
+    open: RwLock<Registry>,
+    random: RandomState,
+}
+
+#[derive(Default)]
+struct Registry {
+    by_index: HashMap<ViewIndex, Arc<MountView>>,
+    by_name: HashMap<Vec<u8>, ViewIndex>,
+    last_index: ViewIndex,
+}
+
+impl Views {
+    pub(crate) fn new(volume: Volume) -> Views {
+        let base = MountView::new(BASE_VIEW, ViewKind::Base(volume.base()));
+        Views { volume, base, forgotten: Arc::default(), open: RwLock::default(), random: RandomState::new() }
+    }
+
+    pub(crate) fn volume(&self) -> &Volume {
+        &self.volume
+    }
+
+    pub(crate) fn base(&self) -> &Arc<MountView> {
+        &self.base
+    }
+
+    /// The view of a node id; ESTALE for one that is no more.
+    pub(crate) fn of(&self, node: NodeId) -> Result<Arc<MountView>, Errno> {
+        if node.view() == BASE_VIEW {
+            return Ok(self.base.clone());
+        }
+        self.open.read().by_index.get(&node.view()).cloned().ok_or(Errno::STALE)
+    }
+
+    /// The view of a directory's name in `.txfs/tx`.
+    pub(crate) fn named(&self, name: &[u8]) -> Option<Arc<MountView>> {
+        let open = self.open.read();
+        open.by_index.get(open.by_name.get(name)?).cloned()
+    }
+
+    /// Begins a transaction and opens its view; `None` when there are too many.
+    pub(crate) fn begin(&self, options: TransactionOptions, beginner: Beginner) -> Option<Arc<MountView>> {
+        let transaction = self.volume.begin_with(options);
+        let id = transaction.id();
+        let secret = self.random.hash_one((id, beginner.pid, Instant::now()));
+        let name = format!("{id}-{secret:016x}").into_bytes();
+        let mut open = self.open.write();
+        let index = open.free_index()?;
+        let view = MountView::new(
+            index,
+            ViewKind::Transaction(TransactionView {
+                transaction,
+                name: name.clone(),
+                beginner,
+                began: Instant::now(),
+                written_bytes: AtomicU64::new(0),
+            }),
+        );
+        open.by_index.insert(index, view.clone());
+        open.by_name.insert(name, index);
+        Some(view)
+    }
+
+    /// Ends a view after its transaction: from now on it answers ESTALE.
+    pub(crate) fn end(&self, view: &MountView) {
+        view.ended.store(true, Ordering::Release);
+        if let Some(transaction) = view.transaction() {
+            self.open.write().by_name.remove(&transaction.name);
+        }
+        self.retire(view);
+    }
+
+    /// Takes back references of the kernel to a node of any view.
+    pub(crate) fn forget(&self, node: NodeId, count: u64) {
+        let Ok(view) = self.of(node) else { return };
+        let ino = node.ino();
+        if view.nodes.forget(ino, count) && !(view.is_base() && self.forgotten.add(ino)) {
+            view.view_unchecked().closed(ino);
+        }
+        self.retire(&view);
+    }
+
+    /// Frees the number of a view that has ended and that the kernel has forgotten.
+    fn retire(&self, view: &MountView) {
+        if !view.is_base() && view.ended.load(Ordering::Acquire) && view.nodes.is_empty() {
+            self.open.write().by_index.remove(&view.index);
+        }
+    }
+
+    /// The views of open transactions, oldest first.
+    pub(crate) fn transactions(&self) -> Vec<Arc<MountView>> {
+        let mut open: Vec<_> = self
+            .open
+            .read()
+            .by_index
+            .values()
+            .filter(|view| !view.ended.load(Ordering::Acquire))
+            .cloned()
+            .collect();
+        open.sort_by_key(|view| view.transaction().map(|transaction| transaction.transaction.id()));
+        open
+    }
+
+    /// How many transactions' views there are, those included that have ended and that the kernel has not yet forgotten.
+    pub(crate) fn known(&self) -> usize {
+        self.open.read().by_index.len()
+    }
+
+    /// From now on what the kernel forgets in the base view gathers for a moment, until `forget_all`.
+    pub(crate) fn gather_forgotten(&self) -> std::io::Result<()> {
+        self.forgotten.start(self.volume.clone())
+    }
+
+    /// Releases at once what has gathered; false when there was nothing.
+    pub(crate) fn settle_forgotten(&self) -> bool {
+        self.forgotten.settle(&self.volume)
+    }
+
+    /// Gives up all references, at the end of the mount: files without a name can go.
+    pub(crate) fn forget_all(&self) {
+        self.forgotten.stop();
+        self.volume.release_all(&self.base.nodes.drain());
+    }
+}
+
+impl Registry {
+    fn free_index(&mut self) -> Option<ViewIndex> {
+        for _ in 0..MOUNT_VIEW {
+            self.last_index = if self.last_index >= MOUNT_VIEW - 1 { 1 } else { self.last_index + 1 };
+            if !self.by_index.contains_key(&self.last_index) {
+                return Some(self.last_index);
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn indices_go_round() {
+        let mut registry = Registry { last_index: MOUNT_VIEW - 2, ..Registry::default() };
+        assert_eq!(registry.free_index(), Some(MOUNT_VIEW - 1));
+        assert_eq!(registry.free_index(), Some(1));
+        assert_eq!(registry.free_index(), Some(2));
+    }
+}

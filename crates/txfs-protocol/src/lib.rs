@@ -1,0 +1,34 @@
+//! Messages between the owner of a mounted TxFS volume and its clients.
+//!
+//! The owner listens on the Unix stream socket `VOLUME/socket`. A connection carries at most one transaction: it
+//! begins, commits or aborts it, and when the last descriptor of the connection is closed an open transaction is
+//! aborted. Frames are a little-endian 32-bit length and that many bytes of JSON (`frame`); one request is in flight
+//! at a time. This crate depends on neither the engine nor FUSE, so that any client can use it.
+
+mod bytes;
+mod client;
+mod error;
+mod frame;
+mod message;
+pub mod mounts;
+
+pub use bytes::PathText;
+pub use client::{Client, CommitOutcome, connect_socket, is_accepting, socket_directory};
+pub use error::ProtocolError;
+pub use frame::{FRAME_BYTES_MAX, read_frame, write_frame};
+pub use message::{
+    Begun, Change, ChangeKind, Cleaned, Conflict, ConflictKind, Durability, Isolation, OpenTransaction,
+    Request, Response, TransactionStatus, Welcome,
+};
+
+/// The version of these messages; both sides refuse another one.
+pub const PROTOCOL_VERSION: u32 = 1;
+
+/// The name of the owner's socket inside the volume's directory.
+pub const SOCKET_NAME: &str = "socket";
+
+/// The FUSE subtype of a TxFS mount: `fuse.txfs` in mountinfo.
+pub const MOUNT_SUBTYPE: &str = "txfs";
+
+/// The directory of the transaction views under a mount's root; it is looked up, never listed.
+pub const VIEWS_DIRECTORY: &str = ".txfs/tx";

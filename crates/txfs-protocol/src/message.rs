@@ -1,0 +1,288 @@
+//! The messages themselves.
+//!
+//! Every request is answered by exactly one response: the one named at the request, or `Response::Error`. A
+//! connection starts with `Hello`.
+
+use crate::PathText;
+use serde::{Deserialize, Serialize};
+
+/// What a client asks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "request", rename_all = "snake_case")]
+pub enum Request {
+    /// First on every connection; answered by `Welcome`.
+    Hello {
+        /// `PROTOCOL_VERSION` of the client.
+        protocol: u32,
+        /// The client's command line, shown by `txfs tx list`.
+        command: String,
+        /// The client's process id as it sees itself; the owner trusts the peer credentials instead.
+        pid: u32,
+    },
+    /// Starts a transaction; answered by `Begun`. One per connection at a time.
+    Begin {
+        /// Which reads are validated at commit.
+        isolation: Isolation,
+        /// What the transaction is for, shown by `txfs tx list` and in conflict messages.
+        label: String,
+    },
+    /// Commits it; answered by `Committed` or `Conflicted`. Either way the connection has no transaction afterwards.
+    Commit {
+        /// When the commit counts as done.
+        durability: Durability,
+    },
+    /// Drops it; answered by `Aborted`. Without a transaction it does nothing.
+    Abort,
+    /// How the connection's transaction stands; answered by `Status`.
+    Status,
+    /// What the transaction would change; answered by `Changes`, a page at a time. The list is made anew when
+    /// `start` is 0.
+    Changes {
+        /// The index of the first change wanted.
+        start: u64,
+    },
+    /// All open transactions of the volume; answered by `List`.
+    List,
+    /// Statistics of volume and mount; answered by `Stat`.
+    Stat,
+    /// Makes everything committed so far durable; answered by `Done`.
+    Sync,
+    /// Moves live data together and frees the space between; answered by `Cleaned`.
+    Clean {
+        /// Segments to clean at most, the emptiest first.
+        segments_max: u64,
+        /// Segments of which at most so many percent are live are cleaned.
+        live_percent_max: u8,
+        /// Gives the host the space that is not needed then.
+        give_back: bool,
+    },
+    /// Unmounts; answered by `Done` before the owner ends.
+    Unmount {
+        /// Detach even while files are in use; the owner ends when the last of them is closed.
+        lazy: bool,
+    },
+}
+
+impl Request {
+    /// The request's name, for messages.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Request::Hello { .. } => "hello",
+            Request::Begin { .. } => "begin",
+            Request::Commit { .. } => "commit",
+            Request::Abort => "abort",
+            Request::Status => "status",
+            Request::Changes { .. } => "changes",
+            Request::List => "list",
+            Request::Stat => "stat",
+            Request::Sync => "sync",
+            Request::Clean { .. } => "clean",
+            Request::Unmount { .. } => "unmount",
+        }
+    }
+}
+
+/// What the owner answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "response", rename_all = "snake_case")]
+pub enum Response {
+    /// To `Hello`.
+    Welcome(Welcome),
+    /// To `Begin`.
+    Begun(Begun),
+    /// To `Commit`: done.
+    Committed {
+        /// The commit's place in the volume's order.
+        sequence: u64,
+    },
+    /// To `Commit`: another commit was first; nothing of this transaction is left.
+    Conflicted(Conflict),
+    /// To `Abort`.
+    Aborted,
+    /// To `Status`.
+    Status(TransactionStatus),
+    /// To `Changes`.
+    Changes {
+        /// Some of the changes, from `start` on, sorted by path.
+        changes: Vec<Change>,
+        /// How many there are in all.
+        total: u64,
+    },
+    /// To `List`.
+    List {
+        /// Oldest first.
+        transactions: Vec<OpenTransaction>,
+    },
+    /// To `Stat`.
+    Stat {
+        /// Named numbers and texts; what is in it may grow with versions.
+        stat: serde_json::Value,
+    },
+    /// To `Clean`.
+    Cleaned(Cleaned),
+    /// To `Sync` and `Unmount`.
+    Done,
+    /// To anything that failed.
+    Error {
+        /// A Linux error number.
+        errno: i32,
+        /// One sentence: what failed, on what, and what to do.
+        message: String,
+    },
+}
+
+/// What cleaning did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cleaned {
+    /// Segments out of which everything was moved.
+    pub segments: u64,
+    /// File data that was moved.
+    pub moved_bytes: u64,
+    /// Dead bytes that were in those segments.
+    pub gained_bytes: u64,
+    /// Segments left alone because data in them cannot be read.
+    pub segments_damaged: u64,
+    /// Segment files removed from the host.
+    pub segments_removed: u64,
+}
+
+/// Who answers, and for which volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Welcome {
+    /// `PROTOCOL_VERSION` of the owner.
+    pub protocol: u32,
+    /// The owner's TxFS version.
+    pub version: String,
+    /// The volume's directory, absolute.
+    pub volume: PathText,
+    /// Where the volume is mounted.
+    pub mountpoints: Vec<PathText>,
+    /// The owner's process id.
+    pub owner_pid: u32,
+}
+
+/// A transaction has begun.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Begun {
+    /// Its number, unique while the volume stays mounted.
+    pub transaction: u64,
+    /// The directory of its view, relative to the root of the mount: `.txfs/tx/…`. Its last part is not guessable,
+    /// so only who is told it gets in.
+    pub view: PathText,
+}
+
+/// Which conflicts a transaction can have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Isolation {
+    /// Its reads are validated at commit.
+    #[default]
+    Serializable,
+    /// It reads one snapshot, and only its writes are validated.
+    Snapshot,
+}
+
+/// When a commit counts as done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Durability {
+    /// When it is on the device.
+    #[default]
+    Durable,
+    /// At once; a crash keeps a prefix of the commit order.
+    Ordered,
+    /// As ordered, and it may be held back for a bounded time.
+    Deferred,
+}
+
+/// Why a transaction could not commit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Conflict {
+    /// What both transactions touched.
+    pub kind: ConflictKind,
+    /// Where, as far as it can be told: a path relative to the volume's root.
+    pub path: PathText,
+    /// The commit that was first.
+    pub other_sequence: u64,
+    /// All of it in one sentence.
+    pub message: String,
+}
+
+/// What two transactions can collide on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ConflictKind {
+    /// The same 4 KiB pages of a file.
+    Data,
+    /// The same name in a directory.
+    Name,
+    /// The same attributes of a file or directory.
+    Attribute,
+    /// Something else.
+    Other,
+}
+
+/// How a connection's transaction stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TransactionStatus {
+    /// Its number; none when there is no transaction.
+    pub transaction: Option<u64>,
+    /// How long it has been open.
+    pub age_ms: u64,
+    /// How much changed data it holds.
+    pub dirty_bytes: u64,
+}
+
+/// One line of `txfs tx list`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenTransaction {
+    /// Its number.
+    pub transaction: u64,
+    /// How long it has been open.
+    pub age_ms: u64,
+    /// The process that began it, from the peer credentials.
+    pub pid: u32,
+    /// The user who began it.
+    pub uid: u32,
+    /// The label given at begin, or the client's command line.
+    pub command: String,
+    /// How much changed data it holds.
+    pub dirty_bytes: u64,
+}
+
+/// One path that a transaction changes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    /// Relative to the volume's root.
+    pub path: PathText,
+    /// The old path of something renamed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<PathText>,
+    /// What happens to it.
+    pub kind: ChangeKind,
+    /// Whether it is a directory.
+    #[serde(default)]
+    pub directory: bool,
+    /// Its size before, where it is a file that existed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_before: Option<u64>,
+    /// Its size after, where it is a file that will exist.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_after: Option<u64>,
+}
+
+/// What happens to a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChangeKind {
+    /// It is new.
+    Created,
+    /// Its content changes.
+    Modified,
+    /// Its mode, owner, times or extended attributes change.
+    Attributes,
+    /// It goes away.
+    Removed,
+    /// It moves here from `from`.
+    Renamed,
+}
