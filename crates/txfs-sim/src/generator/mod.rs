@@ -1,0 +1,140 @@
+//! Seeded random scenarios: the next action is chosen from the model's present state, so that operations hit things
+//! that exist, collide with each other, and fail in every way at times. The same seed and the same answers of the
+//! volume give the same scenario.
+
+mod operations;
+mod profile;
+
+pub use profile::{PROFILES, PROFILES_IN_TURN, Profile, profile};
+
+use fastrand::Rng;
+
+use crate::model::{History, ModelTransaction};
+use crate::operation::{Ino, Kind, Operation};
+
+/// How far a commit must have come when it returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// On stable storage.
+    Durable,
+    /// In the order of commits.
+    Ordered,
+    /// As ordered, and it may be held back.
+    Deferred,
+}
+
+/// One step of a scenario.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the fields say what they are")]
+pub enum Action {
+    /// An operation outside transactions.
+    Base(Operation),
+    /// Opens a transaction in a slot.
+    Begin { slot: usize, serializable: bool },
+    /// An operation in a transaction.
+    Inside { slot: usize, operation: Operation },
+    /// Ends a transaction.
+    Commit { slot: usize, durability: Durability },
+    /// Drops a transaction.
+    Abort { slot: usize },
+    /// Makes everything durable.
+    Sync,
+    /// Writes the index and lets the log before it go.
+    Checkpoint,
+    /// Moves live data out of some segments.
+    Clean { segments_max: u64 },
+    /// Hands ordered commits to the host without a flush.
+    WritePending,
+    /// Closes the volume in good order and opens it again.
+    Reopen,
+    /// The kernel takes a reference to an inode.
+    Retain { ino: Ino },
+    /// The kernel drops its reference.
+    Release { ino: Ino },
+}
+
+/// Chooses actions.
+#[derive(Clone, Debug)]
+pub struct Generator {
+    random: Rng,
+    profile: &'static Profile,
+}
+
+/// Picks an index by weight.
+fn weighted(random: &mut Rng, weights: &[u32]) -> usize {
+    let mut at = random.u32(0..weights.iter().sum::<u32>().max(1));
+    for (index, weight) in weights.iter().enumerate() {
+        if at < *weight {
+            return index;
+        }
+        at -= weight;
+    }
+    0
+}
+
+impl Generator {
+    /// A generator whose choices depend on `seed` and on what it is shown only.
+    pub fn new(seed: u64, profile: &'static Profile) -> Self {
+        Generator { random: Rng::with_seed(seed), profile }
+    }
+
+    fn filled_slot(&mut self, slots: &[Option<ModelTransaction>]) -> Option<usize> {
+        let filled: Vec<usize> = (0..slots.len()).filter(|slot| slots[*slot].is_some()).collect();
+        self.random.choice(filled)
+    }
+
+    /// The next step, given the state of the volume and of the open transactions.
+    pub fn next(&mut self, history: &History, slots: &[Option<ModelTransaction>]) -> Action {
+        loop {
+            let choice = weighted(&mut self.random, &self.profile.action_weights());
+            if let Some(action) = self.try_action(choice, history, slots) {
+                return action;
+            }
+        }
+    }
+
+    fn try_action(
+        &mut self,
+        choice: usize,
+        history: &History,
+        slots: &[Option<ModelTransaction>],
+    ) -> Option<Action> {
+        let action = match choice {
+            0 => {
+                let retained = history.retained().iter().copied().collect::<Vec<_>>();
+                Action::Base(self.operation(history.current(), &retained))
+            }
+            1 => {
+                let slot = slots.iter().take(self.profile.transactions_max).position(Option::is_none)?;
+                Action::Begin { slot, serializable: self.random.u32(0..4) > 0 }
+            }
+            2 => {
+                let slot = self.filled_slot(slots)?;
+                let transaction = slots[slot].as_ref()?;
+                let operation = self.operation(&transaction.view, &[]);
+                if !transaction.is_serializable() && transaction.changes_again(&operation) {
+                    return None;
+                }
+                Action::Inside { slot, operation }
+            }
+            3 => {
+                let slot = self.filled_slot(slots)?;
+                let durability = match weighted(&mut self.random, &self.profile.durability_weights) {
+                    0 => Durability::Durable,
+                    1 => Durability::Ordered,
+                    _ => Durability::Deferred,
+                };
+                Action::Commit { slot, durability }
+            }
+            4 => Action::Abort { slot: self.filled_slot(slots)? },
+            5 => Action::Sync,
+            6 => Action::Checkpoint,
+            7 => Action::WritePending,
+            8 => Action::Reopen,
+            9 => Action::Retain { ino: self.random.choice(history.current().linked(Kind::File))? },
+            10 => Action::Release { ino: self.random.choice(history.retained().iter().copied())? },
+            _ => Action::Clean { segments_max: self.random.u64(1..4) },
+        };
+        Some(action)
+    }
+}

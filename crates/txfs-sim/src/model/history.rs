@@ -1,0 +1,341 @@
+//! The commits of a volume's life in order, and the transactions that are open on it.
+//!
+//! The model does not predict conflicts. It takes the volume's verdict and judges it: a commit must still mean the
+//! same when its operations are run again on the current state (that is what serializable says); a refusal must be
+//! due to something that a commit since the snapshot wrote.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::footprint::Footprint;
+use super::lost_update::changed_by_both;
+use super::tree::Tree;
+use crate::compare::{grew_by_zeros, still_holds};
+use crate::operation::{Ino, Name, Operation, Outcome};
+
+/// One commit, or the state that a recovered volume started with.
+#[derive(Clone, Debug)]
+pub struct Committed {
+    /// The state after it.
+    pub tree: Arc<Tree>,
+    /// Digest of the state's dump.
+    pub digest: u64,
+    /// What it touched.
+    pub footprint: Arc<Footprint>,
+    /// The step of the scenario that made it.
+    pub step: usize,
+}
+
+/// A transaction as the model sees it.
+#[derive(Clone, Debug)]
+pub struct ModelTransaction {
+    /// Its snapshot with its own changes.
+    pub view: Tree,
+    /// Number of commits that its snapshot covers.
+    snapshot: usize,
+    /// What it did, with what came of it.
+    operations: Vec<Ran>,
+    footprint: Footprint,
+    /// Its reads are validated, too.
+    serializable: bool,
+    /// Names that it has changed.
+    touched: BTreeSet<(Ino, Name)>,
+}
+
+/// An operation of a transaction, and what came of it.
+#[derive(Clone, Debug)]
+struct Ran {
+    operation: Operation,
+    outcome: Outcome,
+    /// What a copy has read.
+    copied: Vec<u8>,
+}
+
+/// The names that an operation changes.
+fn names_of(operation: &Operation) -> impl Iterator<Item = (Ino, &Name)> {
+    use Operation as O;
+    let (first, second) = match operation {
+        O::MakeFile { parent, name, .. }
+        | O::MakeDirectory { parent, name, .. }
+        | O::MakeSymlink { parent, name, .. }
+        | O::MakeFifo { parent, name, .. }
+        | O::Unlink { parent, name }
+        | O::RemoveDirectory { parent, name }
+        | O::Link { parent, name, .. } => (Some((*parent, name)), None),
+        O::Rename { parent, name, new_parent, new_name, .. } => {
+            (Some((*parent, name)), Some((*new_parent, new_name)))
+        }
+        _ => (None, None),
+    };
+    first.into_iter().chain(second)
+}
+
+impl ModelTransaction {
+    /// Runs an operation in the transaction and returns what should come of it.
+    pub fn run(&mut self, operation: &Operation, actual: &Outcome) -> Outcome {
+        let touched = Footprint::of(operation, &self.view, actual);
+        if !self.serializable && self.view.renames_nothing(operation) {
+            return Outcome::Done;
+        }
+        let copied = self.view.source_of(operation);
+        let expected = self.view.run(operation, actual.ino());
+        let copied_nothing =
+            matches!((operation, &expected), (Operation::CopyRange { .. }, Outcome::Number(0)));
+        if !self.serializable && copied_nothing {
+            return expected;
+        }
+        if self.serializable || operation.mutates() {
+            self.footprint.add(touched);
+        }
+        self.touched.extend(names_of(operation).map(|(parent, name)| (parent, name.clone())));
+        self.operations.push(Ran { operation: operation.clone(), outcome: expected.clone(), copied });
+        expected
+    }
+
+    /// An operation failed for reasons outside the model; it may still count as having looked.
+    pub fn note_attempt(&mut self, operation: &Operation) {
+        self.footprint.add(Footprint::of(operation, &self.view, &Outcome::Failed(libc::EIO)));
+    }
+
+    /// True when it validates its reads.
+    pub fn is_serializable(&self) -> bool {
+        self.serializable
+    }
+
+    /// True when the operation changes a name that it has changed before. What a transaction does in between leaves
+    /// no trace, so without validated reads nobody can tell what the same operations would do later.
+    pub fn changes_again(&self, operation: &Operation) -> bool {
+        names_of(operation).any(|(parent, name)| self.touched.contains(&(parent, name.clone())))
+    }
+
+    /// Number of operations so far.
+    pub fn len(&self) -> usize {
+        self.operations.len()
+    }
+
+    /// True before the first operation.
+    pub fn is_empty(&self) -> bool {
+        self.operations.is_empty()
+    }
+}
+
+/// The commits so far, and what may have survived a power cut.
+#[derive(Clone, Debug)]
+pub struct History {
+    commits: Vec<Committed>,
+    /// Index of the last commit that the volume acknowledged as durable.
+    durable: usize,
+    /// Index of the last commit that the volume has handed to the host: it survives the death of the process.
+    handed: usize,
+    retained: BTreeSet<Ino>,
+}
+
+impl Default for History {
+    fn default() -> Self {
+        Self::starting_with(Tree::new())
+    }
+}
+
+impl History {
+    /// A volume that has just been made or recovered with this content, all of it durable.
+    pub fn starting_with(tree: Tree) -> Self {
+        let digest = tree.dump().digest();
+        let first =
+            Committed { tree: Arc::new(tree), digest, footprint: Arc::new(Footprint::default()), step: 0 };
+        History { commits: vec![first], durable: 0, handed: 0, retained: BTreeSet::new() }
+    }
+
+    /// The state that everyone sees now.
+    pub fn current(&self) -> &Tree {
+        &self.commits[self.commits.len() - 1].tree
+    }
+
+    /// All commits; the first is the state at the start.
+    pub fn commits(&self) -> &[Committed] {
+        &self.commits
+    }
+
+    /// Index of the newest commit.
+    pub fn newest(&self) -> usize {
+        self.commits.len() - 1
+    }
+
+    /// Index of the newest commit known to be durable.
+    pub fn durable(&self) -> usize {
+        self.durable
+    }
+
+    /// Index of the newest commit that the death of the process cannot undo.
+    pub fn handed(&self) -> usize {
+        self.handed
+    }
+
+    /// Everything so far was acknowledged as durable.
+    pub fn mark_durable(&mut self) {
+        self.durable = self.newest();
+        self.handed = self.newest();
+    }
+
+    /// Everything so far was handed to the host.
+    pub fn mark_handed(&mut self) {
+        self.handed = self.newest();
+    }
+
+    /// The history of a volume that was recovered with the state after commit `index`: what came later never was,
+    /// and nobody holds inodes any more. `durable` says how much another power cut cannot undo.
+    pub fn recovered(&self, index: usize, durable: usize) -> History {
+        let mut history = History {
+            commits: self.commits[..=index].to_vec(),
+            durable: durable.min(index),
+            handed: durable.min(index),
+            retained: BTreeSet::new(),
+        };
+        let mut tree = history.current().clone();
+        tree.reclaim(&history.retained);
+        history.commits[index].tree = Arc::new(tree);
+        history
+    }
+
+    /// What should come of an operation outside transactions, without doing it.
+    pub fn expect(&self, operation: &Operation, actual: &Outcome) -> Outcome {
+        self.current().clone().run(operation, actual.ino())
+    }
+
+    /// The kernel holds this inode: it outlives its last name.
+    pub fn retain(&mut self, ino: Ino) {
+        self.retained.insert(ino);
+    }
+
+    /// The kernel lets go of it.
+    pub fn release(&mut self, ino: Ino) {
+        self.retained.remove(&ino);
+        let newest = self.commits.len() - 1;
+        let mut tree = self.current().clone();
+        tree.reclaim(&self.retained);
+        self.commits[newest].tree = Arc::new(tree);
+    }
+
+    /// Inodes that the kernel holds.
+    pub fn retained(&self) -> &BTreeSet<Ino> {
+        &self.retained
+    }
+
+    fn push(&mut self, mut tree: Tree, footprint: Footprint, step: usize) {
+        tree.reclaim(&self.retained);
+        let digest = tree.dump().digest();
+        self.commits.push(Committed { tree: Arc::new(tree), digest, footprint: Arc::new(footprint), step });
+    }
+
+    /// Runs an operation outside transactions: a commit of its own if it changes something. Returns what should
+    /// come of it.
+    pub fn run(&mut self, operation: &Operation, actual: &Outcome, step: usize) -> Outcome {
+        if !operation.mutates() {
+            return self.current().clone().run(operation, None);
+        }
+        let touched = Footprint::of(operation, self.current(), actual);
+        let mut tree = self.current().clone();
+        let expected = tree.run(operation, actual.ino());
+        if expected.errno().is_none() {
+            self.push(tree, touched, step);
+        }
+        expected
+    }
+
+    /// Opens a transaction on the current state.
+    pub fn begin(&self, serializable: bool) -> ModelTransaction {
+        ModelTransaction {
+            view: self.current().clone(),
+            snapshot: self.newest(),
+            operations: Vec::new(),
+            footprint: Footprint::default(),
+            serializable,
+            touched: BTreeSet::new(),
+        }
+    }
+
+    /// The volume committed the transaction. Fails when it should have been refused.
+    pub fn commit(&mut self, transaction: ModelTransaction, step: usize) -> Result<(), String> {
+        let snapshot = &self.commits[transaction.snapshot].tree;
+        if let Some(what) = changed_by_both(snapshot, &transaction.view, self.current()) {
+            return Err(format!(
+                "committed although {what} had been changed by another transaction since its snapshot"
+            ));
+        }
+        let left_as_it_was = transaction.view.dump().digest() == self.commits[transaction.snapshot].digest;
+        match self.replay(transaction) {
+            // What changes nothing in the end may as well have run when its snapshot was taken.
+            Err(_) if left_as_it_was => Ok(()),
+            Err(problem) => Err(problem),
+            Ok(None) => Ok(()),
+            Ok(Some((tree, _)))
+                if left_as_it_was && tree.dump().digest() != self.commits[self.newest()].digest =>
+            {
+                Ok(())
+            }
+            Ok(Some((tree, footprint))) => {
+                self.push(tree, footprint, step);
+                Ok(())
+            }
+        }
+    }
+
+    /// Runs a transaction again on the current state; the result if it changes something.
+    fn replay(&self, transaction: ModelTransaction) -> Result<Option<(Tree, Footprint)>, String> {
+        let mut tree = self.current().clone();
+        let mut footprint = Footprint::default();
+        let mut changed = false;
+        for Ran { operation, outcome: seen, copied } in &transaction.operations {
+            let succeeded = seen.errno().is_none();
+            if !(transaction.serializable || operation.mutates() && succeeded) {
+                continue;
+            }
+            let touched = Footprint::of(operation, &tree, seen);
+            if transaction.serializable && !grew_by_zeros(copied, &tree.source_of(operation)) {
+                return Err(format!(
+                    "committed although it should have conflicted: {operation:?} read something that changed"
+                ));
+            }
+            let replayed = match operation {
+                Operation::Append { .. } if transaction.serializable => tree.run(operation, seen.ino()),
+                _ => tree.run_with_old_reads(operation, seen, copied),
+            };
+            if !still_holds(operation, seen, &replayed) {
+                return Err(format!(
+                    "committed although it should have conflicted: {operation:?} returned {seen:?} in the \
+                     transaction and returns {replayed:?} when the transaction runs after all others"
+                ));
+            }
+            if operation.mutates() && succeeded {
+                changed = true;
+                footprint.add(touched);
+            }
+        }
+        Ok(changed.then_some((tree, footprint)))
+    }
+
+    /// The volume refused the transaction. Fails when nothing since its snapshot could have been in its way.
+    pub fn check_refusal(
+        &self,
+        transaction: &ModelTransaction,
+        next: Option<&Operation>,
+    ) -> Result<(), String> {
+        let mut footprint = transaction.footprint.clone();
+        if let Some(operation) = next {
+            footprint.add(Footprint::of(operation, &transaction.view, &Outcome::Done));
+        }
+        let since = &self.commits[transaction.snapshot + 1..];
+        if since.iter().any(|commit| footprint.may_conflict_with(&commit.footprint)) {
+            return Ok(());
+        }
+        Err(format!(
+            "refused although no commit since its snapshot ({} of them) overlaps it; it touched {footprint:?}",
+            since.len()
+        ))
+    }
+
+    /// The newest state between `oldest` and `newest` (indexes of commits, inclusive) that has this digest.
+    pub fn find(&self, digest: u64, oldest: usize, newest: usize) -> Option<usize> {
+        let newest = newest.min(self.newest());
+        (oldest..=newest).rev().find(|index| self.commits[*index].digest == digest)
+    }
+}

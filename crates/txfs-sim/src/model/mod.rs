@@ -1,0 +1,16 @@
+//! The reference model: what POSIX files and transactions should do, written for being obviously right.
+//!
+//! [`tree`] is one state of a file system, cheap to clone; [`namespace`] and [`content`] are its operations;
+//! [`history`] is the sequence of commits with the open transactions; [`footprint`] says what a transaction touched,
+//! to judge whether a conflict was fair. Nothing here knows the engine.
+
+pub mod content;
+pub mod footprint;
+pub mod history;
+pub mod lost_update;
+pub mod namespace;
+pub mod tree;
+
+pub use footprint::{Footprint, Touch};
+pub use history::{History, ModelTransaction};
+pub use tree::{Node, Tree};

@@ -1,0 +1,186 @@
+//! Carries out single actions, on the volume and on the model, and compares the answers.
+
+use txfs::{Isolation, TransactionOptions};
+
+use super::{Faulted, Runner, Session, Verdict};
+use crate::compare::agrees;
+use crate::generator::{Action, Durability};
+use crate::operation::{Operation, Outcome};
+use crate::violation::Violation;
+use crate::volume::{clean_options, run_inside, run_on_base};
+
+impl Session {
+    pub(super) fn perform(&mut self, runner: &mut Runner, action: Action) -> Verdict {
+        match action {
+            Action::Base(operation) => self.base(runner, &operation)?,
+            Action::Inside { slot, operation } => self.inside(runner, slot, &operation)?,
+            Action::Commit { slot, durability } => self.commit(runner, slot, durability)?,
+            Action::Begin { slot, serializable } => {
+                let isolation = if serializable { Isolation::Serializable } else { Isolation::Snapshot };
+                let options = TransactionOptions { isolation, ..TransactionOptions::default() };
+                self.slots[slot] = Some(self.volume().begin_with(options));
+                self.model_slots[slot] = Some(self.history.begin(serializable));
+            }
+            Action::Abort { slot } => {
+                if let Some(transaction) = self.slots[slot].take() {
+                    transaction.abort();
+                }
+                self.model_slots[slot] = None;
+            }
+            Action::Reopen if !self.tolerant => self.reopen(runner)?,
+            Action::Sync | Action::Reopen => {
+                let result = self.volume().sync();
+                if self.went_well(runner, "sync", result)? {
+                    self.history.mark_durable();
+                }
+            }
+            Action::Checkpoint => {
+                let result = self.volume().checkpoint();
+                self.went_well(runner, "checkpoint", result)?;
+            }
+            Action::Clean { segments_max } => {
+                let options = clean_options(segments_max);
+                let result = self.volume().clean(&options, &mut |_, _| {}).map(|_| ());
+                self.went_well(runner, "clean", result)?;
+            }
+            Action::WritePending => {
+                let result = self.volume().write_pending();
+                if self.went_well(runner, "write_pending", result)? {
+                    self.history.mark_handed();
+                }
+            }
+            Action::Retain { ino } => {
+                if !self.history.retained().contains(&ino) && self.volume().retain(ino).is_ok() {
+                    self.history.retain(ino);
+                }
+            }
+            Action::Release { ino } => {
+                self.volume().release(ino, 1);
+                self.history.release(ino);
+            }
+        }
+        Ok(())
+    }
+
+    /// False when a tolerated fault struck.
+    pub(super) fn went_well(
+        &mut self,
+        runner: &Runner,
+        what: &str,
+        result: txfs::Result<()>,
+    ) -> Verdict<bool> {
+        match result {
+            Ok(()) => Ok(true),
+            Err(error) if self.tolerates(error.errno(), Faulted::Nothing) => Ok(false),
+            Err(error) => Err(self.fail(runner, format!("{what} failed: {error}"))),
+        }
+    }
+
+    fn mismatch(
+        &self,
+        runner: &Runner,
+        operation: &Operation,
+        answers: (&Outcome, &Outcome),
+        message: Option<&str>,
+    ) -> Box<Violation> {
+        let (actual, expected) = answers;
+        let message = message.map(|message| format!(" ({message})")).unwrap_or_default();
+        self.fail(runner, format!("{operation:?}\n  returned {actual:?}{message}\n  expected {expected:?}"))
+    }
+
+    fn base(&mut self, runner: &mut Runner, operation: &Operation) -> Verdict {
+        let (actual, message) = run_on_base(self.volume(), operation);
+        if self.is_out_of_space(runner, actual.errno()) {
+            return self.after_no_space(runner, &format!("{operation:?}"));
+        }
+        let expected = self.history.expect(operation, &actual);
+        if let Some(errno) = actual.errno()
+            && actual != expected
+            && self.tolerates(errno, Faulted::Operation(operation.clone()))
+        {
+            return Ok(());
+        }
+        if !agrees(operation, &expected, &actual, self.history.current()) {
+            return Err(self.mismatch(runner, operation, (&actual, &expected), message.as_deref()));
+        }
+        let before = self.history.newest();
+        self.history.run(operation, &actual, self.action);
+        runner.report.commits += u64::from(self.history.newest() > before);
+        Ok(())
+    }
+
+    fn inside(&mut self, runner: &mut Runner, slot: usize, operation: &Operation) -> Verdict {
+        let (Some(transaction), Some(model)) = (&self.slots[slot], &mut self.model_slots[slot]) else {
+            return Ok(());
+        };
+        let (actual, message) = run_inside(transaction, operation);
+        if actual.errno() == Some(libc::ECANCELED) {
+            let verdict = self.history.check_refusal(model, Some(operation));
+            runner.report.conflicts += 1;
+            self.slots[slot] = None;
+            self.model_slots[slot] = None;
+            return verdict
+                .map_err(|what| self.fail(runner, format!("{operation:?} was {what}: {message:?}")));
+        }
+        if self.is_out_of_space(runner, actual.errno()) {
+            // As with any file system, a range whose writing failed is undefined: sensible programs abort.
+            self.slots[slot] = None;
+            self.model_slots[slot] = None;
+            return self.after_no_space(runner, &format!("{operation:?} in a transaction"));
+        }
+        let Some(model) = &mut self.model_slots[slot] else { return Ok(()) };
+        let before = model.view.clone();
+        if let Some(errno) = actual.errno()
+            && actual != before.clone().run(operation, None)
+            && self.tolerates(errno, Faulted::Nothing)
+        {
+            if let Some(model) = &mut self.model_slots[slot] {
+                model.note_attempt(operation);
+            }
+            if operation.mutates() {
+                // As with any file system, a range whose writing failed is undefined: sensible programs abort.
+                self.slots[slot] = None;
+                self.model_slots[slot] = None;
+            }
+            return Ok(());
+        }
+        let Some(model) = &mut self.model_slots[slot] else { return Ok(()) };
+        let expected = model.run(operation, &actual);
+        if !agrees(operation, &expected, &actual, &before) {
+            return Err(self.mismatch(runner, operation, (&actual, &expected), message.as_deref()));
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self, runner: &mut Runner, slot: usize, durability: Durability) -> Verdict {
+        let (Some(transaction), Some(model)) = (self.slots[slot].take(), self.model_slots[slot].take())
+        else {
+            return Ok(());
+        };
+        let wanted = match durability {
+            Durability::Durable => txfs::Durability::Durable,
+            Durability::Ordered => txfs::Durability::Ordered,
+            Durability::Deferred => txfs::Durability::Deferred,
+        };
+        match transaction.commit(wanted) {
+            Ok(_) => {
+                runner.report.commits += 1;
+                self.history.commit(model, self.action).map_err(|what| self.fail(runner, what))?;
+                if durability == Durability::Durable {
+                    self.history.mark_durable();
+                }
+                Ok(())
+            }
+            Err(error) if error.errno() == libc::ECANCELED => {
+                runner.report.conflicts += 1;
+                let verdict = self.history.check_refusal(&model, None);
+                verdict.map_err(|what| self.fail(runner, format!("the commit was {what}: {error}")))
+            }
+            Err(error) if self.is_out_of_space(runner, Some(error.errno())) => {
+                self.after_no_space(runner, "a commit")
+            }
+            Err(error) if self.tolerates(error.errno(), Faulted::Commit(model)) => Ok(()),
+            Err(error) => Err(self.fail(runner, format!("commit failed: {error}"))),
+        }
+    }
+}
