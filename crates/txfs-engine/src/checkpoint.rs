@@ -95,7 +95,7 @@ impl Shared {
             if segment.id != record.segment && sequencer.live.of(segment.id) == 0 && !segment.is_pinned() {
                 let since = sequencer.live.take_death(segment.id);
                 if cfg!(feature = "broken-recycle-before-checkpoint") {
-                    self.pool.retire(segment, since);
+                    self.pool.retire(&segment, since);
                 } else {
                     dead.push((segment, since));
                 }
@@ -121,7 +121,7 @@ impl Shared {
         self.state.store(Arc::new(State { sequence: current.sequence, view }));
         drop(sequencer);
         for (segment, since) in &frozen.dead {
-            self.pool.retire(segment.clone(), *since);
+            self.pool.retire(segment, *since);
         }
         checkpoints.frozen = None;
         self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);

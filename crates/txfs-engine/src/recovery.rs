@@ -289,7 +289,7 @@ fn release_unused(pool: &SegmentPool, checkpoint: &CheckpointRecord, replayed: &
         let live = durable.of(segment.id) > 0 || replayed.live.of(segment.id) > 0;
         let visited = replayed.end.visited.iter().any(|visited| visited.id == segment.id);
         if !live && !visited {
-            pool.add_spare(segment);
+            pool.release(&segment);
         }
     }
 }

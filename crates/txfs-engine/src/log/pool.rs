@@ -3,6 +3,9 @@
 //! A segment's life: *spare* (zero-filled or recycled) → *in use* (taken by the appender) → *retired* (the index on
 //! stable storage refers to nothing in it) → spare again, when the last snapshot that could see it is gone.
 //!
+//! Invariant: a segment stands in at most one of the three lists. One that is being made, handed over or removed stands
+//! in none: it is nobody's to retire or to take. So "in use" is a list of its own, not what the others leave over.
+//!
 //! Segments are written with zeros before their first use, so that a commit never allocates space on the host.
 //! Locking: one mutex of its own; file creation happens outside it except when the appender finds no spare segment.
 
@@ -76,12 +79,32 @@ impl Segment {
     }
 }
 
+/// Where each segment is in its life.
 #[derive(Debug, Default)]
-struct Unused {
+struct Lists {
+    in_use: BTreeMap<u64, Arc<Segment>>,
     spare: Vec<Arc<Segment>>,
     /// With the commit that took the last live data out of them: snapshots before it may still see them.
     retired: Vec<(Arc<Segment>, u64)>,
+    /// How many are being made: they count against the size limit before they exist.
+    making: u64,
     next_id: u64,
+}
+
+impl Lists {
+    /// Makes those spare that only snapshots older than `oldest` could see.
+    fn recycle(&mut self, oldest: u64) {
+        let mut index = 0;
+        while index < self.retired.len() {
+            if self.retired[index].1 <= oldest || cfg!(feature = "broken-recycle-in-sight") {
+                let (segment, _) = self.retired.swap_remove(index);
+                segment.set_first_record(0);
+                self.spare.push(segment);
+            } else {
+                index += 1;
+            }
+        }
+    }
 }
 
 /// All segments of a volume.
@@ -91,18 +114,20 @@ pub(crate) struct SegmentPool {
     segment_bytes: u64,
     /// How many there may be.
     segments_max: u64,
+    /// Every segment that has a file, for readers.
     all: RwLock<BTreeMap<u64, Arc<Segment>>>,
-    unused: Mutex<Unused>,
+    /// Taken before `all` where both are.
+    lists: Mutex<Lists>,
 }
 
 impl SegmentPool {
     /// An empty pool; recovery fills it.
     pub(crate) fn new(disk: Arc<dyn Disk>, segment_bytes: u64, segments_max: u64) -> SegmentPool {
-        let unused = Unused { next_id: 1, ..Unused::default() };
-        SegmentPool { disk, segment_bytes, segments_max, all: RwLock::default(), unused: Mutex::new(unused) }
+        let lists = Lists { next_id: 1, ..Lists::default() };
+        SegmentPool { disk, segment_bytes, segments_max, all: RwLock::default(), lists: Mutex::new(lists) }
     }
 
-    /// Opens every segment file of the volume. A file that a crash left shorter than a segment while it was being
+    /// Opens every segment file of the volume; all of them count as in use until [`SegmentPool::release`]. A file that a crash left shorter than a segment while it was being
     /// made is removed: nothing can refer to it, since segments are synced whole before their first use.
     pub(crate) fn open_all(&self, referred: &dyn Fn(u64) -> bool) -> Result<()> {
         let names = self.disk.list().map_err(|error| EngineError::io("listing the volume", error))?;
@@ -122,18 +147,19 @@ impl SegmentPool {
                     .remove(&name)
                     .map_err(|error| EngineError::io(format!("removing {name}"), error))?;
             } else {
-                let segment = Segment {
+                let segment = Arc::new(Segment {
                     id,
                     file,
                     bytes: self.segment_bytes,
                     pins: Arc::default(),
                     unsynced: AtomicBool::new(true),
                     first_record: AtomicU64::new(0),
-                };
-                self.all.write().insert(id, Arc::new(segment));
+                });
+                self.lists.lock().in_use.insert(id, segment.clone());
+                self.all.write().insert(id, segment);
             }
-            let mut unused = self.unused.lock();
-            unused.next_id = unused.next_id.max(id + 1);
+            let mut lists = self.lists.lock();
+            lists.next_id = lists.next_id.max(id + 1);
         }
         Ok(())
     }
@@ -148,9 +174,12 @@ impl SegmentPool {
         self.all.read().values().cloned().collect()
     }
 
-    /// Puts a segment that holds nothing among the spare ones.
-    pub(crate) fn add_spare(&self, segment: Arc<Segment>) {
-        self.unused.lock().spare.push(segment);
+    /// Puts a segment that was in use, and holds nothing that anybody could see, among the spare ones.
+    pub(crate) fn release(&self, segment: &Segment) {
+        let mut lists = self.lists.lock();
+        if let Some(segment) = lists.in_use.remove(&segment.id) {
+            lists.spare.push(segment);
+        }
     }
 
     /// A segment to append to: a spare one, a retired one that no snapshot older than `oldest` needs, or a new one.
@@ -161,7 +190,7 @@ impl SegmentPool {
         let wanted = 1 + purpose.kept();
         let spare = self.spare(oldest);
         if spare < wanted && spare + self.creatable(reserve_bytes)? < wanted {
-            return Err(EngineError::NoSpace { doing: "another log segment".into() });
+            return Err(no_space());
         }
         if let Some(segment) = self.take_unused(oldest) {
             if segment.unsynced.load(Ordering::Acquire) {
@@ -171,7 +200,9 @@ impl SegmentPool {
             }
             return Ok(segment);
         }
-        self.make()
+        let segment = self.make()?.ok_or_else(no_space)?;
+        self.lists.lock().in_use.insert(segment.id, segment.clone());
+        Ok(segment)
     }
 
     /// Segments that can be taken: those that are spare, and those that can be made.
@@ -181,50 +212,42 @@ impl SegmentPool {
 
     /// Segments that can be taken without making one.
     pub(crate) fn spare(&self, oldest: u64) -> u64 {
-        let mut unused = self.unused.lock();
-        Self::recycle(&mut unused, oldest);
-        unused.spare.len() as u64
+        let mut lists = self.lists.lock();
+        lists.recycle(oldest);
+        lists.spare.len() as u64
     }
 
     /// Segments that the host and the volume's size limit still have room for, with `reserve_bytes` left on the host.
     pub(crate) fn creatable(&self, reserve_bytes: u64) -> Result<u64> {
         let free = self.disk.free_bytes().map_err(|error| EngineError::io("asking for free space", error))?;
-        let allowed = self.segments_max.saturating_sub(self.all.read().len() as u64);
+        let lists = self.lists.lock();
+        let allowed = self.segments_max.saturating_sub(self.all.read().len() as u64 + lists.making);
         Ok(allowed.min(free.saturating_sub(reserve_bytes) / self.segment_bytes))
     }
 
     fn take_unused(&self, oldest: u64) -> Option<Arc<Segment>> {
-        let mut unused = self.unused.lock();
-        Self::recycle(&mut unused, oldest);
-        unused.spare.pop()
-    }
-
-    fn recycle(unused: &mut Unused, oldest: u64) {
-        let mut index = 0;
-        while index < unused.retired.len() {
-            if unused.retired[index].1 <= oldest || cfg!(feature = "broken-recycle-in-sight") {
-                let (segment, _) = unused.retired.swap_remove(index);
-                segment.set_first_record(0);
-                unused.spare.push(segment);
-            } else {
-                index += 1;
-            }
-        }
+        let mut lists = self.lists.lock();
+        lists.recycle(oldest);
+        let segment = lists.spare.pop()?;
+        lists.in_use.insert(segment.id, segment.clone());
+        Some(segment)
     }
 
     /// Makes spare segments until there are `count`, as far as the size limit permits; for the background thread.
     pub(crate) fn prepare(&self, count: usize, oldest: u64, reserve_bytes: u64) -> Result<()> {
         while self.spare(oldest) < count as u64 {
-            if self.creatable(reserve_bytes)? == 0 {
-                if self.all.read().len() as u64 >= self.segments_max {
-                    return Ok(());
-                }
-                return Err(EngineError::NoSpace { doing: "another log segment".into() });
+            if self.creatable(reserve_bytes)? == 0 && !self.is_at_limit() {
+                return Err(no_space());
             }
-            let segment = self.make()?;
-            self.add_spare(segment);
+            let Some(segment) = self.make()? else { return Ok(()) };
+            self.lists.lock().spare.push(segment);
         }
         Ok(())
+    }
+
+    fn is_at_limit(&self) -> bool {
+        let lists = self.lists.lock();
+        self.all.read().len() as u64 + lists.making >= self.segments_max
     }
 
     /// Makes segments until there are `count` in all.
@@ -233,8 +256,8 @@ impl SegmentPool {
             if self.creatable(0)? == 0 {
                 return Err(EngineError::NoSpace { doing: "the segments to preallocate".into() });
             }
-            let segment = self.make()?;
-            self.add_spare(segment);
+            let segment = self.make()?.ok_or_else(no_space)?;
+            self.lists.lock().spare.push(segment);
         }
         Ok(())
     }
@@ -245,17 +268,18 @@ impl SegmentPool {
         let mut removed = 0;
         loop {
             let segment = {
-                let mut unused = self.unused.lock();
-                Self::recycle(&mut unused, oldest);
-                let all = self.all.read().len() as u64;
-                if unused.spare.len() as u64 <= spare_kept || all <= all_kept {
+                let mut lists = self.lists.lock();
+                lists.recycle(oldest);
+                let mut all = self.all.write();
+                if lists.spare.len() as u64 <= spare_kept || all.len() as u64 <= all_kept {
                     break;
                 }
-                let newest = unused.spare.iter().enumerate().max_by_key(|(_, segment)| segment.id);
+                let newest = lists.spare.iter().enumerate().max_by_key(|(_, segment)| segment.id);
                 let Some((index, _)) = newest else { break };
-                unused.spare.swap_remove(index)
+                let segment = lists.spare.swap_remove(index);
+                all.remove(&segment.id);
+                segment
             };
-            self.all.write().remove(&segment.id);
             self.disk
                 .remove(&segment.name())
                 .map_err(|error| EngineError::io(format!("removing {}", segment.name()), error))?;
@@ -269,42 +293,51 @@ impl SegmentPool {
     }
 
     /// Notes that the durable index refers to nothing in `segment`, and no snapshot from commit `sequence` on does.
-    pub(crate) fn retire(&self, segment: Arc<Segment>, sequence: u64) {
-        self.unused.lock().retired.push((segment, sequence));
+    pub(crate) fn retire(&self, segment: &Segment, sequence: u64) {
+        let mut lists = self.lists.lock();
+        if let Some(segment) = lists.in_use.remove(&segment.id) {
+            lists.retired.push((segment, sequence));
+        }
     }
 
-    /// Segments that are neither spare nor retired.
+    /// Segments that the log has begun to fill and that were not retired since, in order of their ids.
     pub(crate) fn in_use(&self) -> Vec<Arc<Segment>> {
-        let unused = self.unused.lock();
-        let idle = |id| {
-            unused.spare.iter().any(|segment| segment.id == id)
-                || unused.retired.iter().any(|(segment, _)| segment.id == id)
-        };
-        self.all.read().values().filter(|segment| !idle(segment.id)).cloned().collect()
+        self.lists.lock().in_use.values().cloned().collect()
     }
 
     /// Counts of (all, spare, retired) segments.
     pub(crate) fn counts(&self) -> (usize, usize, usize) {
-        let unused = self.unused.lock();
-        (self.all.read().len(), unused.spare.len(), unused.retired.len())
+        let lists = self.lists.lock();
+        (self.all.read().len(), lists.spare.len(), lists.retired.len())
     }
 
-    /// Creates a segment file: zeros written and synced, and its name made durable, before anybody may use it.
-    fn make(&self) -> Result<Arc<Segment>> {
+    /// Creates a segment file: zeros written and synced, and its name made durable, before anybody may use it. It
+    /// stands in no list yet. `None` where the size limit permits no more.
+    fn make(&self) -> Result<Option<Arc<Segment>>> {
         let id = {
-            let mut unused = self.unused.lock();
-            let id = unused.next_id;
-            unused.next_id += 1;
-            id
+            let mut lists = self.lists.lock();
+            if self.all.read().len() as u64 + lists.making >= self.segments_max {
+                return Ok(None);
+            }
+            lists.making += 1;
+            lists.next_id += 1;
+            lists.next_id - 1
         };
         let name = Segment::file_name(id);
-        let segment = self.fill(id, &name).map_err(|error| {
-            // A half-made segment only takes space; that it may stay behind harms nobody.
-            let _ = self.disk.remove(&name);
-            EngineError::io(format!("making {name}"), error)
-        })?;
+        let filled = self.fill(id, &name);
+        let mut lists = self.lists.lock();
+        lists.making -= 1;
+        let segment = match filled {
+            Ok(segment) => segment,
+            Err(error) => {
+                drop(lists);
+                // A half-made segment only takes space; that it may stay behind harms nobody.
+                let _ = self.disk.remove(&name);
+                return Err(EngineError::io(format!("making {name}"), error));
+            }
+        };
         self.all.write().insert(id, segment.clone());
-        Ok(segment)
+        Ok(Some(segment))
     }
 
     fn fill(&self, id: u64, name: &str) -> std::io::Result<Arc<Segment>> {
@@ -330,6 +363,10 @@ impl SegmentPool {
             first_record: AtomicU64::new(0),
         }))
     }
+}
+
+fn no_space() -> EngineError {
+    EngineError::NoSpace { doing: "another log segment".into() }
 }
 
 impl Segment {
@@ -361,3 +398,7 @@ impl Segment {
         self.pins.load(Ordering::Acquire) > 0
     }
 }
+
+#[cfg(test)]
+#[path = "pool_tests.rs"]
+mod tests;
