@@ -78,6 +78,7 @@ impl Engine {
             name_key,
             segment_bytes: options.segment_bytes,
             epoch: 0,
+            epoch_first_record: 1,
             size_bytes_max: options.size_bytes_max.unwrap_or(0),
             preallocated_bytes: options.preallocate_bytes,
         };
@@ -144,6 +145,7 @@ impl Engine {
         release_unused(&pool, &checkpoint, &replayed);
 
         manifest.epoch += 1;
+        manifest.epoch_first_record = replayed.end.next_record;
         manifest_file::replace(&*disk, &manifest)?;
         let end = &replayed.end;
         let tail = Tail {

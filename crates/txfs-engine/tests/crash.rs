@@ -155,3 +155,25 @@ fn lost_durable_data_is_reported_and_not_rolled_back() {
         other => panic!("{other:?}"),
     }
 }
+
+#[test]
+fn what_one_recovery_gave_up_no_later_one_brings_back() {
+    let (run, engine) = start(9);
+    put_blob(&engine, "b0", &[1; 9000], Durability::Ordered).expect("ordered");
+    put_blob(&engine, "b1", &[2; 3000], Durability::Ordered).expect("ordered");
+    engine.sync().expect("sync");
+    // A power cut before any of it was promised: one sector of the first record did not arrive, the second record did.
+    let disk = run.disk.fork();
+    std::mem::forget(engine);
+    let torn = 4096 + 64 + 4096;
+    let sector = [1; 512];
+    disk.overwrite("segment-0000000001", torn, &[0; 512]).expect("tear");
+    let engine = Engine::open(disk.as_disk(), options()).expect("open");
+    assert!(contents(&engine).is_empty());
+    std::mem::forget(engine);
+    // The next session moved the same data to the same place, and of its record only that sector arrived.
+    let disk = disk.fork();
+    disk.overwrite("segment-0000000001", torn, &sector).expect("arrive");
+    let engine = Engine::open(disk.as_disk(), options()).expect("open again");
+    assert!(contents(&engine).is_empty());
+}

@@ -12,7 +12,8 @@
 //!     64    8  features that a reader must know (none yet); an unknown bit means that the volume is refused
 //!     72    8  bytes that all segments together may take; 0: as much as the host has
 //!     80    8  bytes of segments that are kept although they are not needed
-//!     88       zeros to 512
+//!     88    8  first record of the epoch: from this number on a record counts only if this epoch made it
+//!     96       zeros to 512
 //! ```
 //! It is replaced by writing `MANIFEST.new`, syncing it, renaming it over `MANIFEST` and syncing the directory.
 
@@ -36,6 +37,8 @@ pub struct Manifest {
     pub segment_bytes: u64,
     /// How often the volume has been opened.
     pub epoch: u64,
+    /// Number of the first record of this epoch.
+    pub epoch_first_record: u64,
     /// What all segments together may take, in bytes; 0 when only the host limits it.
     pub size_bytes_max: u64,
     /// Segments of so many bytes stay even when they are not needed.
@@ -69,6 +72,7 @@ impl Manifest {
         bytes[56..64].copy_from_slice(&self.epoch.to_le_bytes());
         bytes[72..80].copy_from_slice(&self.size_bytes_max.to_le_bytes());
         bytes[80..88].copy_from_slice(&self.preallocated_bytes.to_le_bytes());
+        bytes[88..96].copy_from_slice(&self.epoch_first_record.to_le_bytes());
         let checksum = crc32c::crc32c(&bytes[12..]);
         bytes[8..12].copy_from_slice(&checksum.to_le_bytes());
         bytes
@@ -95,6 +99,7 @@ impl Manifest {
             name_key: cursor.array()?,
             segment_bytes: cursor.u64()?,
             epoch: cursor.u64()?,
+            epoch_first_record: 0,
             size_bytes_max: 0,
             preallocated_bytes: 0,
         };
@@ -106,6 +111,7 @@ impl Manifest {
         }
         manifest.size_bytes_max = cursor.u64()?;
         manifest.preallocated_bytes = cursor.u64()?;
+        manifest.epoch_first_record = cursor.u64()?;
         Ok(manifest)
     }
 }

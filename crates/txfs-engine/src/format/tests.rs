@@ -43,6 +43,18 @@ fn example_record() -> Vec<u8> {
     record
 }
 
+fn example_manifest() -> Manifest {
+    Manifest {
+        volume_id: [1; 16],
+        name_key: [2; 16],
+        segment_bytes: 1 << 25,
+        epoch: 77,
+        epoch_first_record: 1234,
+        size_bytes_max: 1 << 40,
+        preallocated_bytes: 1 << 30,
+    }
+}
+
 #[test]
 fn the_documented_examples_are_what_is_written() {
     let record = example_record();
@@ -53,14 +65,7 @@ fn the_documented_examples_are_what_is_written() {
 
 #[test]
 fn what_was_encoded_decodes() {
-    let manifest = Manifest {
-        volume_id: [1; 16],
-        name_key: [2; 16],
-        segment_bytes: 1 << 25,
-        epoch: 77,
-        size_bytes_max: 1 << 40,
-        preallocated_bytes: 1 << 30,
-    };
+    let manifest = example_manifest();
     assert_eq!(Manifest::decode(&manifest.encode()), Ok(manifest));
     let segment = SegmentHeader { volume_id: [1; 16], segment: 3, first_record: 4, epoch: 5, chain: 6 };
     assert_eq!(SegmentHeader::decode(&segment.encode()), Ok(segment));
@@ -106,15 +111,7 @@ fn every_flipped_bit_is_noticed() {
         };
         assert!(noticed, "bit {bit}");
     }
-    let manifest = Manifest {
-        volume_id: [1; 16],
-        name_key: [2; 16],
-        segment_bytes: 1 << 25,
-        epoch: 77,
-        size_bytes_max: 1 << 40,
-        preallocated_bytes: 1 << 30,
-    }
-    .encode();
+    let manifest = example_manifest().encode();
     for bit in 0..manifest.len() * 8 {
         let mut damaged = manifest;
         damaged[bit / 8] ^= 1 << (bit % 8);

@@ -143,9 +143,15 @@ impl<'a> LogReader<'a> {
 
     fn is_next(&mut self, segment: &Arc<Segment>, place: u64) -> Result<bool> {
         let Some(header) = self.whole_record(segment, place)? else { return Ok(false) };
+        // What an earlier epoch left behind the point where its recovery stopped can become whole again: the cleaner moves
+        // the same bytes to the same place as before, and a torn write of them fills the gap in the old record.
+        let epoch_min = match header.number >= self.manifest.epoch_first_record {
+            true => self.manifest.epoch,
+            false => self.epoch,
+        };
         Ok(header.number == self.next_record
             && header.chain == self.chain
-            && (self.epoch..=self.manifest.epoch).contains(&header.epoch))
+            && (epoch_min..=self.manifest.epoch).contains(&header.epoch))
     }
 
     /// The header of the record at `place`, if there is one of this volume and it is whole.
