@@ -18,13 +18,12 @@ use crate::result::{Bars, Cell, Goal, Plot, Section, Table};
 use crate::workloads::Workload;
 
 /// See the module.
-pub const WORKLOAD: Workload = Workload {
-    name: "amplification",
-    about: "device bytes for each user byte, allocating durable writes of 4 to 32 KiB",
-    huge: false,
-    on_mount: true,
+pub const WORKLOAD: Workload = Workload::new(
+    "amplification",
+    "device bytes for each user byte, allocating durable writes of 4 to 32 KiB",
     run,
-};
+)
+.on_mount();
 
 /// Write sizes with the limits that TxFS is to stay under.
 const SIZES: [(usize, f64); 4] = [(4 << 10, 1.2), (8 << 10, 1.1), (16 << 10, 1.05), (32 << 10, 1.03)];

@@ -22,13 +22,12 @@ use crate::rounds::{Contestant, Meter, compete};
 use crate::workloads::Workload;
 
 /// See the module.
-pub const WORKLOAD: Workload = Workload {
-    name: "mail-background",
-    about: "latency of small commits with ten mail-server-like writers in the background",
-    huge: false,
-    on_mount: true,
+pub const WORKLOAD: Workload = Workload::new(
+    "mail-background",
+    "latency of small commits with ten mail-server-like writers in the background",
     run,
-};
+)
+.on_mount();
 
 const WRITERS: usize = 10;
 const DATABASES: usize = 3;

@@ -15,13 +15,11 @@ use crate::result::{Cell, Goal, Section, Table};
 use crate::workloads::Workload;
 
 /// See the module.
-pub const WORKLOAD: Workload = Workload {
-    name: "cleaning",
-    about: "three small inserts a transaction, while a segment is cleaned after every 100 transactions",
-    huge: false,
-    on_mount: false,
+pub const WORKLOAD: Workload = Workload::new(
+    "cleaning",
+    "three small inserts a transaction, while a segment is cleaned after every 100 transactions",
     run,
-};
+);
 
 const TRANSACTIONS_PER_CLEANING: u64 = 100;
 const FILES: usize = 3;

@@ -15,13 +15,12 @@ use crate::rounds::{Contestant, Meter, compete};
 use crate::workloads::Workload;
 
 /// See the module.
-pub const WORKLOAD: Workload = Workload {
-    name: "create-unlink-sync",
-    about: "6 threads that create a file, unlink it and sync the directory",
-    huge: false,
-    on_mount: true,
+pub const WORKLOAD: Workload = Workload::new(
+    "create-unlink-sync",
+    "6 threads that create a file, unlink it and sync the directory",
     run,
-};
+)
+.on_mount();
 
 const THREADS: usize = 6;
 const TXFS: &str = "TxFS: in transactions";

@@ -19,13 +19,11 @@ use crate::result::{Cell, Goal, Lines, Plot, Section, Table};
 use crate::workloads::Workload;
 
 /// See the module.
-pub const WORKLOAD: Workload = Workload {
-    name: "day",
-    about: "a day of mixed work compressed into a long run: space, memory, latency over time",
-    huge: false,
-    on_mount: false,
+pub const WORKLOAD: Workload = Workload::new(
+    "day",
+    "a day of mixed work compressed into a long run: space, memory, latency over time",
     run,
-};
+);
 
 /// How often is looked.
 const WINDOWS: usize = 24;

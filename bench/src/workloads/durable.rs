@@ -19,13 +19,12 @@ use crate::rounds::{Contestant, compete, delay_text};
 use crate::workloads::Workload;
 
 /// See the module.
-pub const WORKLOAD: Workload = Workload {
-    name: "durable-4k",
-    about: "durable 4 KiB transactions, one thread, against direct data-sync writes and append+fsync",
-    huge: false,
-    on_mount: true,
+pub const WORKLOAD: Workload = Workload::new(
+    "durable-4k",
+    "durable 4 KiB transactions, one thread, against direct data-sync writes and append+fsync",
     run,
-};
+)
+.on_mount();
 
 const FILE_BYTES: u64 = 64 << 20;
 const PREPARED_BYTES: u64 = 512 << 20;

@@ -12,13 +12,11 @@ use crate::result::{Cell, Lines, Plot, Section, Table};
 use crate::workloads::Workload;
 
 /// See the module.
-pub const WORKLOAD: Workload = Workload {
-    name: "fullness",
-    about: "device bytes for each byte of random 4 KiB overwrites, against how full the volume is",
-    huge: false,
-    on_mount: false,
+pub const WORKLOAD: Workload = Workload::new(
+    "fullness",
+    "device bytes for each byte of random 4 KiB overwrites, against how full the volume is",
     run,
-};
+);
 
 const VOLUME_BYTES: u64 = 512 << 20;
 const SEGMENT_BYTES: u64 = 8 << 20;

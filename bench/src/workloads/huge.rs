@@ -10,13 +10,12 @@ use crate::scale::huge::{self, Options, Outcome};
 use crate::workloads::Workload;
 
 /// See the module.
-pub const WORKLOAD: Workload = Workload {
-    name: "huge-transaction",
-    about: "one transaction of 198 files and 13.3 GB, then one of 20 GB, committed and aborted",
-    huge: true,
-    on_mount: false,
+pub const WORKLOAD: Workload = Workload::new(
+    "huge-transaction",
+    "one transaction of 198 files and 13.3 GB, then one of 20 GB, committed and aborted",
     run,
-};
+)
+.huge();
 
 const FILES: u64 = 198;
 const GIGABYTES: [f64; 2] = [13.3, 20.0];

@@ -21,13 +21,12 @@ use crate::rounds::{Contestant, Meter, compete};
 use crate::workloads::Workload;
 
 /// See the module.
-pub const WORKLOAD: Workload = Workload {
-    name: "logging-protocol",
-    about: "a 4 KiB update through a log file (TxFS, figure 1b), in a transaction, and rewritten",
-    huge: false,
-    on_mount: true,
+pub const WORKLOAD: Workload = Workload::new(
+    "logging-protocol",
+    "a 4 KiB update through a log file (TxFS, figure 1b), in a transaction, and rewritten",
     run,
-};
+)
+.on_mount();
 
 const FILE_BYTES: u64 = 16 << 20;
 const PREPARED_BYTES: u64 = 256 << 20;

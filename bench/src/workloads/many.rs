@@ -9,13 +9,12 @@ use crate::scale::many::{self, Options, Step};
 use crate::workloads::Workload;
 
 /// See the module.
-pub const WORKLOAD: Workload = Workload {
-    name: "many-files",
-    about: "10 million files in one volume, 1 million in one directory: cost of one operation, memory",
-    huge: true,
-    on_mount: false,
+pub const WORKLOAD: Workload = Workload::new(
+    "many-files",
+    "10 million files in one volume, 1 million in one directory: cost of one operation, memory",
     run,
-};
+)
+.huge();
 
 /// Files; the growth between the first and the last is judged.
 const SIZES: [u64; 4] = [10_000, 100_000, 1_000_000, 10_000_000];

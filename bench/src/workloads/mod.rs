@@ -35,6 +35,27 @@ pub struct Workload {
     pub run: fn(&Bench) -> Result<Section>,
 }
 
+impl Workload {
+    /// One that is neither huge nor for mounts.
+    pub const fn new(
+        name: &'static str,
+        about: &'static str,
+        run: fn(&Bench) -> Result<Section>,
+    ) -> Workload {
+        Workload { name, about, huge: false, on_mount: false, run }
+    }
+
+    /// It takes much time or disk.
+    pub const fn huge(self) -> Workload {
+        Workload { huge: true, ..self }
+    }
+
+    /// Plain files on a mount take part.
+    pub const fn on_mount(self) -> Workload {
+        Workload { on_mount: true, ..self }
+    }
+}
+
 /// In the order of the page.
 pub const ALL: &[Workload] = &[
     durable::WORKLOAD,

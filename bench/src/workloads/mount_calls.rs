@@ -16,13 +16,12 @@ use crate::rounds::delay_text;
 use crate::workloads::Workload;
 
 /// See the module.
-pub const WORKLOAD: Workload = Workload {
-    name: "mount-calls",
-    about: "create, stat, open, rename, unlink, fsync and a large file on a mount, call by call",
-    huge: false,
-    on_mount: true,
+pub const WORKLOAD: Workload = Workload::new(
+    "mount-calls",
+    "create, stat, open, rename, unlink, fsync and a large file on a mount, call by call",
     run,
-};
+)
+.on_mount();
 
 /// What is expected of the mount, by row: microseconds at most, gigabytes a second at least.
 const GOALS: [(&str, f64); 9] = [

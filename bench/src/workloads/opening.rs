@@ -23,13 +23,11 @@ use crate::scale::opening;
 use crate::workloads::Workload;
 
 /// See the module.
-pub const WORKLOAD: Workload = Workload {
-    name: "open-after-crash",
-    about: "time to open after a crash under load, against mounting ext4, xfs and btrfs",
-    huge: false,
-    on_mount: false,
+pub const WORKLOAD: Workload = Workload::new(
+    "open-after-crash",
+    "time to open after a crash under load, against mounting ext4, xfs and btrfs",
     run,
-};
+);
 
 const IMAGE_BYTES: u64 = 768 << 20;
 const LOAD_DURATION: Duration = Duration::from_millis(1500);

@@ -18,13 +18,12 @@ use crate::rounds::{Contestant, Meter, compete};
 use crate::workloads::Workload;
 
 /// See the module.
-pub const WORKLOAD: Workload = Workload {
-    name: "ordered-then-durable",
-    about: "three 10 MB files, then a 10 MB update in a 40 MB file, in order",
-    huge: false,
-    on_mount: true,
+pub const WORKLOAD: Workload = Workload::new(
+    "ordered-then-durable",
+    "three 10 MB files, then a 10 MB update in a 40 MB file, in order",
     run,
-};
+)
+.on_mount();
 
 const FILES: u32 = 3;
 const CONTENT_BYTES: u64 = 10 << 20;

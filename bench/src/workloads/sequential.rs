@@ -7,13 +7,8 @@ use crate::scale::sequential::{self, Options};
 use crate::workloads::Workload;
 
 /// See the module.
-pub const WORKLOAD: Workload = Workload {
-    name: "sequential",
-    about: "a large file written and read from end to end, against direct I/O",
-    huge: false,
-    on_mount: false,
-    run,
-};
+pub const WORKLOAD: Workload =
+    Workload::new("sequential", "a large file written and read from end to end, against direct I/O", run);
 
 const FILE_MIB: u64 = 512;
 const CALL_KIB: u64 = 1024;

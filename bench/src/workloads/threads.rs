@@ -12,13 +12,9 @@ use crate::rounds::{Contestant, Meter, compete};
 use crate::workloads::Workload;
 
 /// See the module.
-pub const WORKLOAD: Workload = Workload {
-    name: "threads-16",
-    about: "16 threads of durable 4 KiB overwrites against 1: shared flushes",
-    huge: false,
-    on_mount: true,
-    run,
-};
+pub const WORKLOAD: Workload =
+    Workload::new("threads-16", "16 threads of durable 4 KiB overwrites against 1: shared flushes", run)
+        .on_mount();
 
 const THREADS: usize = 16;
 const FILE_BYTES: u64 = 8 << 20;
