@@ -30,6 +30,19 @@ fn written(descriptor: c_int, result: c_long) -> ssize_t {
     result as ssize_t
 }
 
+/// The other name of a call, for programs that ask for offsets of 64 bits: here they always have so many.
+macro_rules! also_with_64_bits {
+    ($name_64:ident = $name:ident($($argument:ident: $kind:ty),*)) => {
+        /// # Safety
+        /// As the C library's.
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name_64($($argument: $kind),*) -> ssize_t {
+            // SAFETY: the caller's promise.
+            unsafe { $name($($argument),*) }
+        }
+    };
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn fsync(descriptor: c_int) -> c_int {
     // SAFETY: takes numbers only.
@@ -91,18 +104,7 @@ unsafe extern "C" fn pwrite(descriptor: c_int, buffer: *const c_void, len: size_
     written(descriptor, unsafe { libc::syscall(libc::SYS_pwrite64, descriptor, buffer, len, offset) })
 }
 
-/// # Safety
-/// As the C library's.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pwrite64(
-    descriptor: c_int,
-    buffer: *const c_void,
-    len: size_t,
-    offset: off_t,
-) -> ssize_t {
-    // SAFETY: the caller's promise.
-    unsafe { pwrite(descriptor, buffer, len, offset) }
-}
+also_with_64_bits!(pwrite64 = pwrite(descriptor: c_int, buffer: *const c_void, len: size_t, offset: off_t));
 
 /// # Safety
 /// As the C library's.
@@ -125,18 +127,7 @@ unsafe extern "C" fn pwritev(
     written(descriptor, unsafe { libc::syscall(libc::SYS_pwritev, descriptor, pieces, count, offset, 0) })
 }
 
-/// # Safety
-/// As the C library's.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pwritev64(
-    descriptor: c_int,
-    pieces: *const iovec,
-    count: c_int,
-    offset: off_t,
-) -> ssize_t {
-    // SAFETY: the caller's promise.
-    unsafe { pwritev(descriptor, pieces, count, offset) }
-}
+also_with_64_bits!(pwritev64 = pwritev(descriptor: c_int, pieces: *const iovec, count: c_int, offset: off_t));
 
 /// # Safety
 /// As the C library's.
@@ -157,16 +148,4 @@ unsafe extern "C" fn pwritev2(
     }
 }
 
-/// # Safety
-/// As the C library's.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pwritev64v2(
-    descriptor: c_int,
-    pieces: *const iovec,
-    count: c_int,
-    offset: off_t,
-    flags: c_int,
-) -> ssize_t {
-    // SAFETY: the caller's promise.
-    unsafe { pwritev2(descriptor, pieces, count, offset, flags) }
-}
+also_with_64_bits!(pwritev64v2 = pwritev2(descriptor: c_int, pieces: *const iovec, count: c_int, offset: off_t, flags: c_int));
