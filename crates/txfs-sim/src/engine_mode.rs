@@ -22,7 +22,7 @@ use crate::verify;
 use crate::violation::{Mode, ScenarioId};
 
 /// Key to a digest of what it holds.
-type Contents = BTreeMap<Vec<u8>, u64>;
+pub(crate) type Contents = BTreeMap<Vec<u8>, u64>;
 
 struct Held {
     snapshot: Snapshot,
@@ -107,7 +107,7 @@ pub fn run_engine(profile: &'static Profile, seed: u64, run_options: RunOptions)
 }
 
 /// All keys of a snapshot, with digests of values or of the data that they refer to.
-fn contents(engine: &Engine, snapshot: &Snapshot) -> Result<Contents, EngineError> {
+pub(crate) fn contents(engine: &Engine, snapshot: &Snapshot) -> Result<Contents, EngineError> {
     let mut entries = Vec::new();
     snapshot.scan(&[0], &[255], &mut |key, value| {
         entries.push((key.to_vec(), value.to_vec()));

@@ -250,12 +250,7 @@ impl Shared {
                 false => self.seal(sequencer)?,
             }
         };
-        let mut view = current.view.clone();
-        let mut live = LiveChange::default();
-        prepared.apply(&mut view, &mut live)?;
-        apply_mutations(&mut view, &mut live, &applied.mutations)?;
-        sequencer.live.check(&live)?;
-        self.check_live_bytes(sequencer, live.net())?;
+        let (view, live) = self.next_view(sequencer, &current, prepared, &applied.mutations)?;
 
         // Nothing fails from here on. What readers may look for is there before they can know of it.
         let sequence = sequencer.sequence + 1;

@@ -10,6 +10,7 @@ use crate::engine::Shared;
 use crate::error::{ConflictReport, EngineError, Result};
 use crate::format::record::RECORD_HEADER_BYTES;
 use crate::format::{CHUNK_BYTES_MAX, Extent, Mutation};
+use crate::index::IndexView;
 use crate::log::appender::Kind;
 use crate::log::pool::Purpose;
 use crate::sequencer::{LiveChange, Sequencer, apply_mutations};
@@ -81,12 +82,7 @@ impl Shared {
         };
 
         // From here on only the append of what fits may fail, before anything is published.
-        let mut view = current.view.clone();
-        let mut live = LiveChange::default();
-        prepared.apply(&mut view, &mut live)?;
-        apply_mutations(&mut view, &mut live, &applied.mutations)?;
-        sequencer.live.check(&live)?;
-        self.check_live_bytes(sequencer, live.net())?;
+        let (view, live) = self.next_view(sequencer, &current, prepared, &applied.mutations)?;
         let sequence = sequencer.sequence + 1;
         let slices: Vec<&[u8]> =
             if inline { data.iter().map(|chunk| &*chunk.0).collect() } else { Vec::new() };
@@ -114,6 +110,23 @@ impl Shared {
         self.count_log_bytes((queued - before) as u64);
         self.publish(sequencer, commit, applied.also_writes, &live, State { sequence, view });
         Ok((Receipt { sequence }, record, queued))
+    }
+
+    /// What a commit makes of the current state, and how that changes live bytes; an error when there is no room for them.
+    pub(super) fn next_view(
+        &self,
+        sequencer: &Sequencer,
+        current: &State,
+        prepared: &Prepared<'_>,
+        mutations: &[Mutation],
+    ) -> Result<(IndexView, LiveChange)> {
+        let mut view = current.view.clone();
+        let mut live = LiveChange::default();
+        prepared.apply(&mut view, &mut live)?;
+        apply_mutations(&mut view, &mut live, mutations)?;
+        sequencer.live.check(&live)?;
+        self.check_live_bytes(sequencer, live.net())?;
+        Ok((view, live))
     }
 
     /// Shows the new state to everybody, and notes what the commit that led to it has changed.

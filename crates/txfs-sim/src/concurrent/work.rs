@@ -5,25 +5,22 @@
 //! them. A volume must hold one of these states, and one not older than what was acknowledged as durable.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use txfs_disk::sim::SimulatedDisk;
 use txfs_engine::{
-    Applied, CHUNK_BYTES_MAX, Chunk, Commit, ConflictSet, Durability, Engine, EngineError, Extent,
-    IndexError, Mutation, MutationList, Read, Snapshot,
+    Applied, CHUNK_BYTES_MAX, Chunk, Commit, ConflictSet, Durability, Engine, EngineError, IndexError,
+    Mutation, MutationList, Read, Snapshot,
 };
 
+use crate::engine_mode::{Contents, contents};
 use crate::generator::Profile;
 use crate::hash::{derive_seed, hash_bytes};
 use crate::operation::fill_bytes;
 use crate::verify;
 
 const COUNTER: &[u8] = b"n";
-
-/// Key to a digest of what it holds; the counter is left out.
-type Contents = BTreeMap<Vec<u8>, u64>;
 
 /// What a commit does to one key: new contents, or none.
 struct Change {
@@ -219,7 +216,9 @@ impl Ledger {
 
     /// Holds what a snapshot shows against the state that its counter stands for, and returns the counter.
     pub fn compare(&self, engine: &Engine, snapshot: &Snapshot) -> Result<u64, String> {
-        let (number, found) = contents(engine, snapshot).map_err(|error| error.to_string())?;
+        let number = counter(snapshot).map_err(|error| error.to_string())?;
+        let mut found = contents(engine, snapshot).map_err(|error| error.to_string())?;
+        found.remove(COUNTER);
         if number < self.base || number > self.newest() {
             return Err(format!("it counts {number} commits; there were {} to {}", self.base, self.newest()));
         }
@@ -274,30 +273,6 @@ pub(crate) fn is_no_space(error: &EngineError) -> bool {
 pub fn counter(state: &dyn Read) -> Result<u64, EngineError> {
     let value = state.get(COUNTER)?;
     Ok(value.and_then(|value| value.try_into().ok()).map_or(0, u64::from_be_bytes))
-}
-
-fn contents(engine: &Engine, snapshot: &Snapshot) -> Result<(u64, Contents), EngineError> {
-    let mut entries = Vec::new();
-    snapshot.scan(&[0], &[255], &mut |key, value| {
-        entries.push((key.to_vec(), value.to_vec()));
-        ControlFlow::Continue(())
-    })?;
-    let mut found = Contents::new();
-    for (key, value) in entries {
-        let digest = match key[0] {
-            b'e' => {
-                let extent =
-                    Extent::decode(&value).map_err(|error| EngineError::Application(Box::new(error)))?;
-                let mut data = vec![0; extent.len as usize];
-                engine.read(&extent, 0, &mut data)?;
-                hash_bytes(&data)
-            }
-            b'k' => hash_bytes(&value),
-            _ => continue,
-        };
-        found.insert(key, digest);
-    }
-    Ok((counter(snapshot)?, found))
 }
 
 /// An independent seed for one purpose.
