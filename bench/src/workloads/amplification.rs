@@ -5,6 +5,7 @@
 //! end) and those of TxFS. Nothing is timed.
 
 use std::io::Write;
+use std::rc::Rc;
 
 use txfs::{Durability, Paths, View};
 
@@ -33,25 +34,30 @@ const ROUNDS_MAX: u32 = 2;
 const FRESH: &str = "TxFS, new volume";
 const STEADY: &str = "TxFS";
 
-/// Appends durably until so many bytes are written, in writes of one size.
-type Append<'work> = Box<dyn FnMut(u32, usize, u64) -> Result<()> + 'work>;
+/// Appends durably to the file of this name until so many bytes are written, in writes of one size.
+type Append<'work> = Box<dyn Fn(&str, usize, u64) -> Result<()> + 'work>;
+
+type Remove<'work> = Box<dyn Fn(&str) -> Result<()> + 'work>;
 
 struct Writer<'work> {
     name: String,
     place: Place,
     append: Append<'work>,
+    remove: Remove<'work>,
     /// What is only in memory or in a journal gets to its place.
     settle: Box<dyn Fn() -> Result<()> + 'work>,
 }
 
 impl Writer<'_> {
     /// Device bytes for each user byte; nothing without a device.
-    fn amplification(&mut self, round: u32, size: usize, total: u64) -> Result<Option<f64>> {
+    fn amplification(&self, size: usize, total: u64) -> Result<Option<f64>> {
         (self.settle)()?;
         let before = self.place.traffic()?;
-        (self.append)(round, size, total)?;
+        (self.append)("growing", size, total)?;
         (self.settle)()?;
         let after = self.place.traffic()?;
+        // So that the next one finds as much room.
+        (self.remove)("growing")?;
         Ok(before.zip(after).map(|(before, after)| after.since(before).bytes as f64 / total as f64))
     }
 }
@@ -79,19 +85,21 @@ fn run(bench: &Bench) -> Result<Section> {
     let mut writers = vec![Writer {
         name: STEADY.to_owned(),
         place: bench.places.txfs.clone(),
-        append: Box::new(|round, size, total| append(embedded, &format!("{round}-{size}"), size, total)),
+        append: Box::new(|name, size, total| append(embedded, name, size, total)),
+        remove: Box::new(|name| Ok(embedded.volume.base().remove(name)?)),
         settle: Box::new(|| {
             embedded.settle()?;
             embedded.place.flush_journal()
         }),
     }];
     for place in &bench.places.plain {
-        let directory = PlainDirectory::create(place)?;
+        let directory = Rc::new(PlainDirectory::create(place)?);
+        let removing = directory.clone();
         writers.push(Writer {
             name: place.kind.to_string(),
             place: place.clone(),
-            append: Box::new(move |round, size, total| {
-                let mut file = directory.file(&format!("{round}-{size}"), 0)?;
+            append: Box::new(move |name, size, total| {
+                let mut file = directory.file(name, 0)?;
                 let mut content = vec![0; size];
                 fastrand::Rng::with_seed(size as u64).fill(&mut content);
                 for number in 0..total / size as u64 {
@@ -101,6 +109,7 @@ fn run(bench: &Bench) -> Result<Section> {
                 }
                 Ok(())
             }),
+            remove: Box::new(move |name| Ok(std::fs::remove_file(removing.join(name))?)),
             settle: Box::new(|| place.flush_journal()),
         });
     }
@@ -110,18 +119,15 @@ fn run(bench: &Bench) -> Result<Section> {
     let mut found = vec![vec![Vec::new(); SIZES.len()]; writers.len() + 1];
     for round in 0..rounds {
         for (index, (size, _)) in SIZES.into_iter().enumerate() {
-            for (writer, found) in writers.iter_mut().zip(&mut found) {
+            for (writer, found) in writers.iter().zip(&mut found) {
                 bench.progress.step(&format!("{}, {} KiB", writer.name, size >> 10));
-                found[index].extend(writer.amplification(round, size, total)?);
+                found[index].extend(writer.amplification(size, total)?);
             }
             bench.progress.step(&format!("{FRESH}, {} KiB", size >> 10));
             // once, and not in a quick look: making a volume takes its time
             if round == 0 && bench.scale >= 1.0 {
                 found[writers.len()][index].extend(fresh(&bench.places.txfs, size, total)?);
             }
-            // the file of this round goes, so that the next finds as much room
-            let name = format!("{round}-{size}");
-            embedded.volume.base().remove(name)?;
         }
     }
 
