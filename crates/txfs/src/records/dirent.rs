@@ -4,10 +4,10 @@
 //! | --- | --- |
 //! | 1 | version: 1 |
 //! | 1 | number of names, 1 to 4 |
-//! | 8 | inode number of the first name |
+//! | n | inode number of the first name, a number of variable length (`number.rs`) |
 //! | 1 | its kind, as in the inode record, in the low four bits; its slot, 0 to 3, in the high ones |
 //! | 1 | length of the name, 1 to 255 |
-//! | n | the name |
+//! | m | the name |
 //! | ... | the other names in the same way |
 //!
 //! Names stand in the order of their slots. A name keeps its slot, whatever becomes of the others, so its readdir
@@ -15,8 +15,8 @@
 
 use siphasher::sip::SipHasher13;
 
-use super::Malformed;
 use super::inode::{kind_code, kind_from_code};
+use super::{Malformed, number};
 use crate::types::{Ino, NodeKind};
 
 const VERSION: u8 = 1;
@@ -59,12 +59,12 @@ impl Bucket {
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let len: usize = self.0.iter().map(|dirent| 10 + dirent.name.len()).sum();
+        let len: usize = self.0.iter().map(|dirent| 12 + dirent.name.len()).sum();
         let mut bytes = Vec::with_capacity(2 + len);
         bytes.push(VERSION);
         bytes.push(self.0.len() as u8);
         for dirent in &self.0 {
-            bytes.extend_from_slice(&dirent.ino.to_le_bytes());
+            number::put(&mut bytes, dirent.ino);
             bytes.push(kind_code(dirent.kind) | dirent.slot << 4);
             bytes.push(dirent.name.len() as u8);
             bytes.extend_from_slice(&dirent.name);
@@ -83,8 +83,9 @@ impl Bucket {
         }
         let mut dirents: Vec<Dirent> = Vec::with_capacity(usize::from(count));
         for _ in 0..count {
-            let (head, tail) = rest.split_first_chunk::<10>().ok_or("a directory entry that is too short")?;
-            let [a, b, c, d, e, f, g, h, kind, name_len] = *head;
+            let ino = number::take(&mut rest).ok_or("a directory entry with an impossible inode number")?;
+            let (&[kind, name_len], tail) =
+                rest.split_first_chunk::<2>().ok_or("a directory entry that is too short")?;
             let name = tail.get(..usize::from(name_len)).ok_or("a directory entry that is too short")?;
             if name.is_empty() || name.contains(&b'/') || name.contains(&0) {
                 return Err("a directory entry with an impossible name");
@@ -94,7 +95,7 @@ impl Bucket {
                 return Err("a directory entry with impossible slots");
             }
             dirents.push(Dirent {
-                ino: Ino::from_le_bytes([a, b, c, d, e, f, g, h]),
+                ino,
                 kind: kind_from_code(kind & 15).ok_or("a directory entry of an unknown kind")?,
                 slot,
                 name: name.to_vec(),
@@ -151,7 +152,9 @@ mod tests {
         let mut longer = bytes.clone();
         longer.push(0);
         assert!(Bucket::decode(&longer).is_err());
-        for (at, value) in [(0, 0), (1, 0), (1, 5), (10, 0x1f), (10, 0x31), (10, 0x41), (12, b'/'), (12, 0)] {
+        for (at, value) in
+            [(0, 0), (1, 0), (1, 5), (2, 0x80), (3, 0x1f), (3, 0x31), (3, 0x41), (5, b'/'), (5, 0)]
+        {
             let mut damaged = bytes.clone();
             damaged[at] = value;
             assert!(Bucket::decode(&damaged).is_err(), "byte {at}");

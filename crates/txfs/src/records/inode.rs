@@ -1,30 +1,32 @@
 //! The inode record.
 //!
-//! | offset | bytes | field |
-//! | --- | --- | --- |
-//! | 0 | 1 | version: 1 |
-//! | 1 | 1 | kind: 1 file, 2 directory, 3 symlink, 4 fifo, 5 socket, 6 character device, 7 block device |
-//! | 2 | 2 | mode: the low twelve permission bits |
-//! | 4 | 4 | owner |
-//! | 8 | 4 | group |
-//! | 12 | 4 | number of names (directories: 2 and one for each subdirectory) |
-//! | 16 | 8 | size in bytes |
-//! | 24 | 8 | pages that extents cover |
-//! | 32 | 8 | directories: the parent; others: the directory of one name, a hint that may be out of date |
-//! | 40 | 4 | device number |
-//! | 44 | 4 | reserved: 0 |
-//! | 48 | 12 | atime: seconds (8, signed), nanoseconds (4) |
-//! | 60 | 12 | mtime |
-//! | 72 | 12 | ctime |
-//! | 84 | 12 | btime |
+//! | bytes | field |
+//! | --- | --- |
+//! | 1 | version: 1 |
+//! | 1 | low four bits: kind: 1 file, 2 directory, 3 symlink, 4 fifo, 5 socket, 6 character device, 7 block device; |
+//! | | 16 is added when btime is the same as ctime and left out, 32 for mtime, 64 for atime |
+//! | 2 | mode: the low twelve permission bits |
+//! | n | owner |
+//! | n | group |
+//! | n | number of names (directories: 2 and one for each subdirectory) |
+//! | n | size in bytes |
+//! | n | pages that extents cover |
+//! | n | directories: the parent; others: the directory of one name, a hint that may be out of date |
+//! | n | device number |
+//! | n + 4 | ctime: seconds, twice the number or, when negative, -1 less twice the number; nanoseconds (4) |
+//! | n + 4 | btime, mtime, atime, those that are not left out |
 //!
-//! 96 bytes in all.
+//! A field of *n* bytes is a number of variable length (`number.rs`). A new file takes 20 to 25 bytes, 114 is the most: there are as many
+//! inodes as files, and how many of them fit into a page decides what a look-up among millions costs.
 
-use super::Malformed;
+use super::{Malformed, number};
 use crate::types::{Attributes, Ino, NodeKind, PAGE_BYTES, Timestamp};
 
-pub(crate) const INODE_BYTES: usize = 96;
 const VERSION: u8 = 1;
+/// What most records take at most.
+const USUAL_BYTES: usize = 48;
+/// In the kind's byte, from btime on: the time is that of the last change of the node.
+const SAME_TIME: [u8; 3] = [16, 32, 64];
 
 /// One inode, as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,48 +73,73 @@ pub(crate) fn kind_from_code(code: u8) -> Option<NodeKind> {
 
 impl InodeRecord {
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(INODE_BYTES);
-        bytes.push(VERSION);
-        bytes.push(kind_code(self.kind));
+        let mut bytes = Vec::with_capacity(USUAL_BYTES);
+        let times = [self.btime, self.mtime, self.atime];
+        let mut kind = kind_code(self.kind);
+        for (time, same) in times.iter().zip(SAME_TIME) {
+            kind |= if *time == self.ctime { same } else { 0 };
+        }
+        bytes.extend_from_slice(&[VERSION, kind]);
         bytes.extend_from_slice(&((self.mode & 0o7777) as u16).to_le_bytes());
         for word in [self.uid, self.gid, self.nlink] {
-            bytes.extend_from_slice(&word.to_le_bytes());
+            number::put(&mut bytes, u64::from(word));
         }
-        for long in [self.size, self.pages, self.parent] {
-            bytes.extend_from_slice(&long.to_le_bytes());
+        for long in [self.size, self.pages, self.parent, u64::from(self.rdev)] {
+            number::put(&mut bytes, long);
         }
-        bytes.extend_from_slice(&self.rdev.to_le_bytes());
-        bytes.extend_from_slice(&[0; 4]);
-        for time in [self.atime, self.mtime, self.ctime, self.btime] {
-            bytes.extend_from_slice(&time.seconds.to_le_bytes());
+        for time in std::iter::once(self.ctime).chain(times.into_iter().filter(|time| *time != self.ctime)) {
+            number::put(&mut bytes, (time.seconds << 1 ^ time.seconds >> 63) as u64);
             bytes.extend_from_slice(&time.nanoseconds.to_le_bytes());
         }
         bytes
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<InodeRecord, Malformed> {
-        let bytes: &[u8; INODE_BYTES] = match bytes.first() {
-            Some(&VERSION) => bytes.try_into().map_err(|_| "an inode record of the wrong length")?,
-            Some(_) => return Err("an inode record of an unknown version"),
-            None => return Err("an empty inode record"),
+        const SHORT: Malformed = "an inode record of the wrong length";
+        let (&[version, kind, mode_low, mode_high], mut rest) =
+            bytes.split_first_chunk::<4>().ok_or(SHORT)?;
+        if version != VERSION {
+            return Err("an inode record of an unknown version");
+        }
+        let mut long = || number::take(&mut rest).ok_or("an inode record with an impossible number");
+        let word = |long: u64| u32::try_from(long).map_err(|_| "an inode record with an impossible number");
+        let (uid, gid, nlink) = (word(long()?)?, word(long()?)?, word(long()?)?);
+        let (size, pages, parent, rdev) = (long()?, long()?, long()?, word(long()?)?);
+        let mut time = || {
+            let seconds = number::take(&mut rest).ok_or("an inode record with an impossible time")?;
+            let (nanoseconds, behind) = rest.split_first_chunk::<4>().ok_or(SHORT)?;
+            rest = behind;
+            let seconds = (seconds >> 1) as i64 ^ -((seconds & 1) as i64);
+            Ok::<_, Malformed>(Timestamp { seconds, nanoseconds: u32::from_le_bytes(*nanoseconds) })
         };
-        let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-        let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
-        let time = |at: usize| Timestamp { seconds: long(at) as i64, nanoseconds: word(at + 8) };
+        let ctime = time()?;
+        let mut unless_same = |same| match kind & same {
+            0 => time().and_then(|time| match time == ctime {
+                true => Err("an inode record with a time that should be left out"),
+                false => Ok(time),
+            }),
+            _ => Ok(ctime),
+        };
+        let [btime, mtime, atime] = SAME_TIME;
+        let (btime, mtime, atime) = (unless_same(btime)?, unless_same(mtime)?, unless_same(atime)?);
+        if !rest.is_empty() {
+            return Err(SHORT);
+        }
         let record = InodeRecord {
-            kind: kind_from_code(bytes[1]).ok_or("an inode record of an unknown kind")?,
-            mode: u32::from(u16::from_le_bytes([bytes[2], bytes[3]])),
-            uid: word(4),
-            gid: word(8),
-            nlink: word(12),
-            size: long(16),
-            pages: long(24),
-            parent: long(32),
-            rdev: word(40),
-            atime: time(48),
-            mtime: time(60),
-            ctime: time(72),
-            btime: time(84),
+            kind: kind_from_code(kind & !SAME_TIME.iter().sum::<u8>())
+                .ok_or("an inode record of an unknown kind")?,
+            mode: u32::from(u16::from_le_bytes([mode_low, mode_high])),
+            uid,
+            gid,
+            nlink,
+            size,
+            pages,
+            parent,
+            rdev,
+            atime,
+            mtime,
+            ctime,
+            btime,
         };
         if record.mode > 0o7777 {
             return Err("an inode record with impossible mode bits");
@@ -173,20 +200,59 @@ mod tests {
     #[test]
     fn what_is_encoded_decodes() {
         let bytes = sample().encode();
-        assert_eq!(bytes.len(), INODE_BYTES);
         assert_eq!(InodeRecord::decode(&bytes), Ok(sample()));
+        let ctime = sample().ctime;
+        for same in 0..8 {
+            let mut record = sample();
+            let times = [&mut record.btime, &mut record.mtime, &mut record.atime];
+            for (at, time) in times.into_iter().enumerate().filter(|(at, _)| same >> at & 1 == 1) {
+                *time = ctime;
+                assert!(at < 3);
+            }
+            let bytes = record.encode();
+            assert_eq!(bytes[1] >> 4, same);
+            assert_eq!(InodeRecord::decode(&bytes), Ok(record));
+        }
+    }
+
+    #[test]
+    fn a_new_file_takes_few_bytes() {
+        let time = Timestamp::new(1_800_000_000, 123_456_789);
+        let record = InodeRecord {
+            kind: NodeKind::File,
+            mode: 0o644,
+            uid: 1000,
+            gid: 1000,
+            nlink: 1,
+            size: 0,
+            pages: 0,
+            parent: 10_000_000,
+            rdev: 0,
+            atime: time,
+            mtime: time,
+            ctime: time,
+            btime: time,
+        };
+        assert_eq!(record.encode().len(), 25);
+        assert_eq!(InodeRecord::decode(&record.encode()), Ok(record));
     }
 
     #[test]
     fn damaged_records_are_errors() {
         let bytes = sample().encode();
-        for len in 0..INODE_BYTES {
+        for len in 0..bytes.len() {
             assert!(InodeRecord::decode(&bytes[..len]).is_err());
         }
-        for (at, value) in [(0, 2), (1, 0), (1, 8), (3, 0xff), (23, 0xff), (59, 0xff)] {
+        assert!(InodeRecord::decode(&[&bytes[..], &[0]].concat()).is_err());
+        let nanoseconds = bytes.len() - 1;
+        for (at, value) in [(0, 2), (1, 0), (1, 8), (1, 0x83), (3, 0xff), (nanoseconds, 0xff)] {
             let mut damaged = bytes.clone();
             damaged[at] = value;
             assert!(InodeRecord::decode(&damaged).is_err(), "byte {at}");
+        }
+        for (size, pages) in [(u64::MAX, 0), (4096, 2)] {
+            let damaged = InodeRecord { size, pages, ..sample() };
+            assert!(InodeRecord::decode(&damaged.encode()).is_err());
         }
     }
 }

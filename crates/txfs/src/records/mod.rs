@@ -35,6 +35,7 @@
 pub(crate) mod dirent;
 pub(crate) mod inode;
 pub(crate) mod key;
+pub(crate) mod number;
 pub(crate) mod small;
 #[cfg(test)]
 mod tests;

@@ -57,7 +57,7 @@ fn arbitrary_bytes_never_panic_and_what_decodes_is_canonical() {
             assert_eq!(bucket.encode(), bytes);
         }
         if let Ok(record) = InodeRecord::decode(&bytes) {
-            assert_eq!(InodeRecord::decode(&record.encode()), Ok(record));
+            assert_eq!(record.encode(), bytes);
         }
         let _ = small::decode_number(&bytes);
         let _ = (key::ino_of(&bytes), key::second_of(&bytes), key::xattr_name(&bytes));
