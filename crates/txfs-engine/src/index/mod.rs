@@ -8,6 +8,7 @@
 //!
 //! Keys and values are plain bytes here; keys sort bytewise.
 
+mod apply;
 mod error;
 mod frames;
 mod memtable;

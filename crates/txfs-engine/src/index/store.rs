@@ -23,6 +23,7 @@ use parking_lot::Mutex;
 use redb::{Database, ReadableDatabase, TableDefinition};
 use txfs_disk::{Disk, DiskFile};
 
+use super::apply::apply;
 use super::frames::{FRAME_BYTES, FramedFile};
 use super::overlay::Overlay;
 use super::{BaseReader, IndexError, Memtable};
@@ -295,13 +296,7 @@ fn write(database: &Database, entries: &Memtable, record: &[u8]) -> Result<(), r
     let mut transaction = database.begin_write()?;
     transaction.set_quick_repair(true);
     {
-        let mut table = transaction.open_table(ENTRIES)?;
-        for (key, value) in entries.iter() {
-            match value {
-                Some(value) => drop(table.insert(key, value)?),
-                None => drop(table.remove(key)?),
-            }
-        }
+        apply(&mut transaction.open_table(ENTRIES)?, entries)?;
         transaction.open_table(CHECKPOINT)?.insert(RECORD_KEY, record)?;
     }
     transaction.commit()?;

@@ -121,6 +121,42 @@ fn a_view_merges_its_levels_and_never_changes() {
     }
 }
 
+/// Keys that come in runs, as those of new nodes do, between old ones, over old ones and with deletions among them.
+#[test]
+fn runs_of_new_keys_go_in_like_any_other() {
+    for seed in 0..30 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let (_, disk) = new_disk();
+        let store = IndexStore::create(&disk, "index", &VOLUME, CACHE_BYTES).unwrap();
+        let mut model = Model::new();
+        for _ in 0..8 {
+            let mut memtable = changes(&mut random, 100, 2000, &mut model);
+            for _ in 0..random.usize(1..8) {
+                let (start, step) = (random.u64(..5000), [1, 1, 7, 100][random.usize(..4)]);
+                let deleted_of_ten = [0, 0, 1, 5][random.usize(..4)];
+                for at in (0..random.u64(1..400)).map(|at| start + at * step) {
+                    let key = [&b"i"[..], &at.to_be_bytes()].concat();
+                    if random.u8(..10) < deleted_of_ten {
+                        memtable.put(&key, None);
+                        model.remove(&key);
+                    } else {
+                        let len = if random.u8(..200) == 0 { 9000 } else { random.usize(..60) };
+                        let value = vec![random.u8(..); len];
+                        memtable.put(&key, Some(&value));
+                        model.insert(key, value);
+                    }
+                }
+            }
+            let estimate = store.written_bytes_max(&memtable).unwrap();
+            let before = store.bytes_written();
+            store.checkpoint(&memtable, b"record").unwrap();
+            assert!(store.bytes_written() - before <= estimate);
+            assert_eq!(all(&base_view(&store)), model, "seed {seed}");
+        }
+        assert_eq!(store.verify().unwrap(), model.len() as u64);
+    }
+}
+
 #[test]
 fn what_was_closed_opens_as_it_was() {
     let (_, disk) = new_disk();
