@@ -18,9 +18,6 @@ use super::{Failure, peak_mib, reset_peak, scratch, timed};
 const BATCH: u64 = 1000;
 /// Files in an ordinary directory.
 const DIRECTORY_FILES: u64 = 1000;
-/// Operations measured at each size.
-const OPERATIONS: u64 = 20_000;
-
 /// What `many-files` does.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
@@ -33,6 +30,9 @@ pub struct Options {
     /// Of ten files, one goes into the large directory, until it holds so many
     #[arg(long, default_value_t = 1_000_000)]
     pub large_directory: u64,
+    /// Operations of each kind measured at each size
+    #[arg(long, default_value_t = 20_000)]
+    pub operations: u64,
     /// One JSON object instead of a table
     #[arg(long)]
     pub json: bool,
@@ -138,18 +138,19 @@ fn per_file(taken: std::time::Duration, files: u64) -> f64 {
 fn measure(
     mut population: Population,
     path: &std::path::Path,
+    operations: u64,
     grow_us: f64,
 ) -> Result<(Population, Step), Failure> {
     let base = population.volume.base();
     let ((), lookup) = timed(|| {
-        for _ in 0..OPERATIONS {
+        for _ in 0..operations {
             let (directory, name) = population.pick();
             base.lookup(directory, &name)?;
         }
         Ok(())
     })?;
     let ((), lookup_large) = timed(|| {
-        for _ in 0..OPERATIONS {
+        for _ in 0..operations {
             let number = population.random.u64(0..population.large_files);
             base.lookup(population.large, &name(number))?;
         }
@@ -157,7 +158,7 @@ fn measure(
     })?;
     let (listed, list) = timed(|| {
         let mut listed = 0;
-        while listed < OPERATIONS {
+        while listed < operations {
             let (directory, _) = population.pick();
             listed += base.list_directory(directory)?.len() as u64;
         }
@@ -172,7 +173,7 @@ fn measure(
         Ok(count)
     })?;
     let extra: Vec<(Ino, Vec<u8>)> =
-        (0..OPERATIONS).map(|number| (population.pick().0, format!("extra-{number}").into_bytes())).collect();
+        (0..operations).map(|number| (population.pick().0, format!("extra-{number}").into_bytes())).collect();
     let ((), create) = timed(|| {
         for batch in extra.chunks(10) {
             let transaction = population.volume.begin();
@@ -212,12 +213,12 @@ fn measure(
         files: population.files(),
         large_directory: population.large_files,
         grow_us,
-        create_us: per_file(create, OPERATIONS),
-        lookup_us: per_file(lookup, OPERATIONS),
-        lookup_large_us: per_file(lookup_large, OPERATIONS),
+        create_us: per_file(create, operations),
+        lookup_us: per_file(lookup, operations),
+        lookup_large_us: per_file(lookup_large, operations),
         list_us: per_file(list, listed),
         list_large_us: per_file(list_large, listed_large),
-        remove_us: per_file(remove, OPERATIONS),
+        remove_us: per_file(remove, operations),
         checkpoint_ms: checkpoint.as_secs_f64() * 1e3,
         close_ms: close.as_secs_f64() * 1e3,
         open_ms: open.as_secs_f64() * 1e3,
@@ -242,7 +243,8 @@ pub fn run(options: &Options) -> Result<Outcome, Failure> {
         reset_peak();
         let before = population.files();
         let ((), grown) = timed(|| population.grow(size, options.large_directory))?;
-        let (measured, step) = measure(population, &path, per_file(grown, (size - before).max(1)))?;
+        let (measured, step) =
+            measure(population, &path, options.operations, per_file(grown, (size - before).max(1)))?;
         population = measured;
         eprintln!("{}", line(&step));
         steps.push(step);

@@ -43,6 +43,7 @@ fn run(bench: &Bench) -> Result<Section> {
         dir: bench.places.txfs.directory.clone(),
         sizes: SIZES.map(|size| bench.scaled(size, 1000)).to_vec(),
         large_directory: bench.scaled(LARGE_DIRECTORY, 100),
+        operations: 20_000,
         json: false,
     })?;
     let steps = &outcome.steps;
