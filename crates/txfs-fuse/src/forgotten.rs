@@ -105,12 +105,75 @@ mod tests {
     use super::*;
     use txfs::View;
 
-    #[test]
-    fn what_is_forgotten_is_released_at_the_latest_by_stopping() {
+    fn volume() -> (tempfile::TempDir, Volume) {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("volume");
         Volume::create(&path).unwrap();
         let volume = Volume::open(&path).unwrap();
+        (directory, volume)
+    }
+
+    /// Files that the kernel still uses and that have no name any more.
+    fn nameless(volume: &Volume, count: usize) -> Vec<Ino> {
+        let base = volume.base();
+        let make = |i: usize| {
+            let name = format!("nameless-{i}");
+            let ino = base.make_file(txfs::ROOT_INO, name.as_bytes(), 0o644, 0, 0).unwrap().ino;
+            volume.retain(ino).unwrap();
+            base.unlink(txfs::ROOT_INO, name.as_bytes()).unwrap();
+            ino
+        };
+        (0..count).map(make).collect()
+    }
+
+    #[test]
+    fn settling_releases_what_has_gathered_and_says_whether_there_was_any() {
+        let (_directory, volume) = volume();
+        let forgotten = Arc::new(Forgotten::default());
+        assert!(!forgotten.settle(&volume), "nothing gathers yet");
+        forgotten.start(volume.clone()).unwrap();
+        assert!(!forgotten.settle(&volume), "nothing has been forgotten");
+        for _ in 0..20 {
+            let nodes = nameless(&volume, 20);
+            nodes.iter().for_each(|&ino| assert!(forgotten.add(ino)));
+            // The thread may have released all of them meanwhile; what counts is that afterwards none is left.
+            forgotten.settle(&volume);
+            assert_eq!(volume.stat().unwrap().nodes_in_use, 0);
+            assert!(nodes.iter().all(|&ino| volume.base().attributes(ino).is_err()));
+        }
+        assert!(!forgotten.settle(&volume));
+        forgotten.stop();
+        volume.close().unwrap();
+    }
+
+    /// The thread's part is played by the test, so that the moments are certain.
+    #[test]
+    fn settling_waits_for_what_is_being_released() {
+        let (_directory, volume) = volume();
+        let forgotten = Forgotten::default();
+        let nodes = nameless(&volume, 2);
+        *forgotten.state.lock() = State { inos: vec![nodes[0]], releasing: true, thread: None };
+        thread::scope(|scope| {
+            let settled = scope.spawn(|| forgotten.settle(&volume));
+            while !forgotten.state.lock().inos.is_empty() {
+                thread::yield_now();
+            }
+            // It has taken what had gathered; until the others are released it must neither return nor release.
+            thread::sleep(Duration::from_millis(20));
+            assert!(!settled.is_finished());
+            assert!(volume.base().attributes(nodes[0]).is_ok());
+            volume.release_all(&nodes[1..]);
+            forgotten.state.lock().releasing = false;
+            forgotten.changed.notify_all();
+            assert!(settled.join().unwrap());
+        });
+        assert_eq!(volume.stat().unwrap().nodes_in_use, 0);
+        volume.close().unwrap();
+    }
+
+    #[test]
+    fn what_is_forgotten_is_released_at_the_latest_by_stopping() {
+        let (_directory, volume) = volume();
         let base = volume.base();
         let forgotten = Arc::new(Forgotten::default());
         assert!(!forgotten.add(1), "nothing gathers yet");
