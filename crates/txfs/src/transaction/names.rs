@@ -36,16 +36,21 @@ pub(super) fn is_dots(name: &[u8]) -> bool {
 
 impl Session {
     pub(crate) fn lookup(&mut self, parent: Ino, name: &[u8]) -> Result<Attributes> {
-        let directory = self.directory(parent)?;
-        match name {
-            b"." => return Ok(directory.attributes(parent)),
-            b".." => {
-                self.note_parent(parent);
-                return Ok(self.inode(directory.parent)?.attributes(directory.parent));
-            }
-            _ => check_name(name)?,
-        }
-        let dirent = self.find(parent, name)?.ok_or(Error::NotFound)?;
+        let ordinary = !matches!(name, b"." | b"..") && check_name(name).is_ok();
+        // What has entries is a directory: its own inode, among millions of files a page of its own to be found, is
+        // read only when there is none.
+        let found = if ordinary { self.find(parent, name)? } else { None };
+        let Some(dirent) = found else {
+            let directory = self.directory(parent)?;
+            return match name {
+                b"." => Ok(directory.attributes(parent)),
+                b".." => {
+                    self.note_parent(parent);
+                    Ok(self.inode(directory.parent)?.attributes(directory.parent))
+                }
+                _ => Err(check_name(name).err().unwrap_or(Error::NotFound)),
+            };
+        };
         match self.inode(dirent.ino) {
             Ok(record) => Ok(record.attributes(dirent.ino)),
             Err(Error::Stale { ino }) => {
