@@ -18,6 +18,7 @@ use super::{Failure, peak_mib, reset_peak, scratch, timed};
 const BATCH: u64 = 1000;
 /// Files in an ordinary directory.
 const DIRECTORY_FILES: u64 = 1000;
+
 /// What `many-files` does.
 #[derive(Args, Clone, Debug)]
 pub struct Options {

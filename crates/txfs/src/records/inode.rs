@@ -16,8 +16,8 @@
 //! | n + 4 | ctime: seconds, twice the number or, when negative, -1 less twice the number; nanoseconds (4) |
 //! | n + 4 | btime, mtime, atime, those that are not left out |
 //!
-//! A field of *n* bytes is a number of variable length (`number.rs`). A new file takes 20 to 25 bytes, 114 is the most: there are as many
-//! inodes as files, and how many of them fit into a page decides what a look-up among millions costs.
+//! A field of *n* bytes is a number of variable length (`number.rs`). A new file takes 20 to 25 bytes, 110 is the most:
+//! there are as many inodes as files, and how many of them fit into a page decides what a look-up among millions costs.
 
 use super::{Malformed, number};
 use crate::types::{Attributes, Ino, NodeKind, PAGE_BYTES, Timestamp};

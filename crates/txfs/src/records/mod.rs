@@ -29,8 +29,8 @@
 //! slot in the entry.
 //!
 //! # Values
-//! Integers in values are little-endian. The first byte is the version of the layout; a decoder refuses versions that
-//! it does not know. Decoding never panics.
+//! Integers in values are little-endian, most of them of variable length ([`number`]). The first byte is the version of
+//! the layout; a decoder refuses versions that it does not know. Decoding never panics.
 
 pub(crate) mod dirent;
 pub(crate) mod inode;
