@@ -83,9 +83,9 @@ pub struct EngineOptions {
     pub queue_bytes_max: usize,
     /// Durable log writes that may be in flight together.
     pub writes_in_flight_max: usize,
-    /// How dear a flush must be for that, in microseconds: one more write may be in flight for each time that a flush
-    /// takes so long. Below it, commits that come during a write gather for the next one. 0 means that every commit
-    /// begins a write of its own as long as there are fewer than the most.
+    /// How dear a flush must be for that, in microseconds: as many writes may be in flight as this fits into a flush.
+    /// Below twice this it is one, and commits that come during a write gather for the next one. 0 means that every
+    /// commit begins a write of its own as long as there are fewer than the most.
     pub overlap_flush_us: u64,
     /// Left in the lock file for whoever finds the volume open: the process id as a rule.
     pub owner_note: String,

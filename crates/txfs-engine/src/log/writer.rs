@@ -33,7 +33,7 @@ use crate::error::{EngineError, Result};
 pub(crate) struct Overlap {
     /// Never more than this.
     pub(crate) writes_max: usize,
-    /// A further write may be in flight for each so many microseconds that a flush takes; 0 means always.
+    /// As many writes may be in flight as this many microseconds fit into a flush, one at least; 0 means always more.
     pub(crate) flush_us: u64,
 }
 
@@ -279,7 +279,7 @@ impl Progress {
     fn writes_max(&self, overlap: &Overlap) -> usize {
         let flush_us = self.shortest_us.get().unwrap_or(0);
         match flush_us.checked_div(overlap.flush_us) {
-            Some(more) => overlap.writes_max.min(1 + more as usize),
+            Some(times) => overlap.writes_max.min((times as usize).max(1)),
             None => overlap.writes_max,
         }
     }
