@@ -25,6 +25,9 @@ pub enum Alone {
     /// Commit latency while checkpoints run
     #[command(name = "checkpoint-latency")]
     Checkpoint(scale::checkpoint::Options),
+    /// Bytes written for each byte of random overwrites, against how full the volume is
+    #[command(name = "fullness")]
+    Fullness(scale::fullness::Options),
     /// What ordinary programs do, one call at a time, on any directories side by side
     #[command(name = "mount-calls")]
     MountCalls(mount_calls::MountCallsOptions),
@@ -56,6 +59,10 @@ impl Alone {
             }
             Alone::Checkpoint(options) => {
                 let outcome = scale::checkpoint::run(options)?;
+                print(options.json, &outcome, outcome.table())
+            }
+            Alone::Fullness(options) => {
+                let outcome = scale::fullness::run(options)?;
                 print(options.json, &outcome, outcome.table())
             }
             Alone::MountCalls(options) => mount_calls::print(options, &mount_calls::run(options)?),

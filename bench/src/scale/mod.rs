@@ -4,6 +4,7 @@
 //! These take minutes and gigabytes, so each is a command of its own with its size as an option.
 
 pub mod checkpoint;
+pub mod fullness;
 pub mod huge;
 pub mod large;
 pub mod many;
