@@ -101,6 +101,8 @@ pub trait DiskFile: Debug + Send + Sync + 'static {
     fn set_len(&self, len: u64) -> io::Result<()>;
     /// Fills `buffer` exactly; `UnexpectedEof` past the end. Sees all earlier writes, log writes included.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
+    /// Says that this range will be read soon; where the host can, it fetches it meanwhile. Nothing depends on it.
+    fn expect_read(&self, _offset: u64, _len: u64) {}
     /// Writes `data`, growing the file where needed; any alignment.
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()>;
     /// Writes whole sectors of the log; `offset` and the buffer's length are multiples of the sector size, and the

@@ -4,15 +4,20 @@
 
 use std::fs::File;
 use std::io::{self, IoSlice};
+use std::num::NonZeroU64;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
+use rustix::fs::Advice;
 use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::arguments::check_sectors;
 use crate::error::at;
 use crate::{AlignedBuffer, Capabilities, DiskFile};
+
+/// Linux fetches no more for one piece of advice than the device reads ahead anyway, and forgets the rest of it.
+const ADVICE_BYTES_MAX: u64 = 512 * 1024;
 
 #[derive(Debug)]
 pub(super) struct HostFile {
@@ -76,6 +81,15 @@ impl DiskFile for HostFile {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.buffered.read_exact_at(buffer, offset).map_err(|error| at("read", &self.path, error))
+    }
+
+    fn expect_read(&self, offset: u64, len: u64) {
+        let mut at = offset;
+        while let Some(piece) = NonZeroU64::new((offset + len - at).min(ADVICE_BYTES_MAX)) {
+            // Only advice: whoever reads finds out what is wrong, if anything is.
+            let _ = rustix::fs::fadvise(&self.buffered, at, Some(piece), Advice::WillNeed);
+            at += piece.get();
+        }
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {

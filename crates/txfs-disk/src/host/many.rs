@@ -141,6 +141,12 @@ impl DiskFile for OneOfMany {
         self.file()?.read_at(offset, buffer)
     }
 
+    fn expect_read(&self, offset: u64, len: u64) {
+        if let Ok(file) = self.file() {
+            file.expect_read(offset, len);
+        }
+    }
+
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.written()?.write_at(offset, data)
     }
