@@ -151,7 +151,7 @@ fn maintenance_loop(shared: &Shared) {
         } else {
             complained = false;
         }
-        let due = shared.log_bytes_since_checkpoint() >= shared.options.checkpoint_distance_bytes;
+        let due = shared.replay_distance() >= shared.options.checkpoint_distance_bytes;
         if (due || space_is_short && shared.dead_segments())
             && let Err(error) = shared.checkpoint()
         {

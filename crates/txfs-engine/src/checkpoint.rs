@@ -60,7 +60,7 @@ impl Shared {
     /// committer makes the checkpoint itself, so that memory and recovery time stay bounded.
     pub(crate) fn checkpoint_if_due(&self) {
         let distance = self.options.checkpoint_distance_bytes;
-        let since = self.log_bytes_since_checkpoint();
+        let since = self.replay_distance();
         if since < distance {
             return;
         }
@@ -75,9 +75,16 @@ impl Shared {
         self.log_bytes_since_checkpoint.load(Ordering::Relaxed)
     }
 
-    /// Counts bytes that were appended to the log; called in the critical section.
-    pub(crate) fn count_log_bytes(&self, bytes: u64) {
+    /// What recovery would have to replay now, in the unit of [`crate::EngineOptions::checkpoint_distance_bytes`].
+    pub(crate) fn replay_distance(&self) -> u64 {
+        let changes = self.changes_since_checkpoint.load(Ordering::Relaxed);
+        self.log_bytes_since_checkpoint() + changes.saturating_mul(self.options.checkpoint_change_bytes)
+    }
+
+    /// Counts what was appended to the log: bytes, and changes of keys in them; called in the critical section.
+    pub(crate) fn count_log(&self, bytes: u64, changes: u64) {
         self.log_bytes_since_checkpoint.fetch_add(bytes, Ordering::Relaxed);
+        self.changes_since_checkpoint.fetch_add(changes, Ordering::Relaxed);
     }
 
     fn freeze(&self) -> Result<Frozen> {
@@ -88,6 +95,7 @@ impl Shared {
         view.frozen = Some(std::mem::replace(&mut view.active, Memtable::new()));
         self.state.store(Arc::new(State { sequence: current.sequence, view }));
         self.log_bytes_since_checkpoint.store(0, Ordering::Relaxed);
+        self.changes_since_checkpoint.store(0, Ordering::Relaxed);
         let record = sequencer.checkpoint_record();
         let last_record = sequencer.appender.last_record();
         let mut dead = Vec::new();

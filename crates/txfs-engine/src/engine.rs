@@ -69,6 +69,8 @@ pub(crate) struct Shared {
     pub(crate) deferred: DeferredData,
     /// Log bytes since the last checkpoint began. Changed in the critical section only, and looked at by every commit.
     pub(crate) log_bytes_since_checkpoint: AtomicU64,
+    /// Changes of keys in them.
+    pub(crate) changes_since_checkpoint: AtomicU64,
     pub(crate) index: IndexStore,
     pub(crate) checkpointing: Mutex<crate::checkpoint::Checkpoints>,
     pub(crate) cleaning: Mutex<crate::cleaning::Cleaner>,

@@ -22,6 +22,7 @@ mod log;
 mod manifest_file;
 mod options;
 mod recovery;
+mod replay;
 mod sequencer;
 mod space;
 mod stat;

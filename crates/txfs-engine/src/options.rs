@@ -64,8 +64,11 @@ impl FormatOptions {
 /// How an opened volume behaves.
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
-    /// Log bytes between checkpoints; bounds the time that recovery takes.
+    /// Log between checkpoints, in bytes, where each change of a key counts as [`EngineOptions::checkpoint_change_bytes`]
+    /// more: so it bounds the time that recovery takes, whether the log holds much data or many small changes.
     pub checkpoint_distance_bytes: u64,
+    /// What a change of a key counts for in that distance: it takes as long to replay as reading so many bytes.
+    pub checkpoint_change_bytes: u64,
     /// Threads of the engine's own write out ordered commits, flush now and then, make checkpoints and prepare
     /// segments. Off in the simulator, where the caller does each of these, so that a seed replays a run exactly.
     pub background: bool,
@@ -94,7 +97,8 @@ pub struct EngineOptions {
 impl Default for EngineOptions {
     fn default() -> EngineOptions {
         EngineOptions {
-            checkpoint_distance_bytes: 64 << 20,
+            checkpoint_distance_bytes: 16 << 20,
+            checkpoint_change_bytes: 1024,
             background: true,
             index_cache_bytes: 256 << 20,
             recent_bytes: 32 << 20,

@@ -17,15 +17,16 @@ use crate::checkpoint::Checkpoints;
 use crate::engine::{Counters, Engine, Shared};
 use crate::error::{EngineError, Result};
 use crate::format::segment::SEGMENT_HEADER_BYTES;
-use crate::format::{CheckpointRecord, Manifest, Mutation, RecordKind, SegmentHeader};
+use crate::format::{CheckpointRecord, Manifest, Mutation, SegmentHeader};
 use crate::index::{IndexStore, IndexView, Memtable};
 use crate::log::appender::{Appender, Tail};
 use crate::log::pool::Purpose;
-use crate::log::reader::{Found, LogEnd, LogReader};
+use crate::log::reader::{LogEnd, LogReader};
 use crate::log::{LogWriter, Overlap, RecentData, Segment, SegmentPool};
 use crate::manifest_file;
 use crate::options::{EngineOptions, FormatOptions, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
-use crate::sequencer::{LiveBytes, LiveChange, Sequencer, apply_encoded};
+use crate::replay::Replay;
+use crate::sequencer::{LiveBytes, Sequencer};
 use crate::txn::deferred::{DeferredData, Group};
 use crate::txn::history::ConflictHistory;
 use crate::txn::registry::SnapshotRegistry;
@@ -45,6 +46,8 @@ pub struct RecoveryReport {
     pub records_replayed: u64,
     /// Commits among them.
     pub commits_replayed: u64,
+    /// Changes of keys in those.
+    pub changes_replayed: u64,
     /// Bytes of those records.
     pub bytes_replayed: u64,
     /// How long opening took altogether, in microseconds.
@@ -140,7 +143,7 @@ impl Engine {
 
         let view = IndexView { active: Memtable::new(), frozen: None, base: index.reader() };
         let replay_begun = Instant::now();
-        let mut replayed = replay(&pool, &manifest, &checkpoint, view)?;
+        let mut replayed = replay(&pool, &manifest, &checkpoint, view, options.background)?;
         replayed.report.replay_us = replay_begun.elapsed().as_micros() as u64;
         release_unused(&pool, &checkpoint, &replayed);
 
@@ -175,6 +178,7 @@ impl Engine {
             recent: RecentData::new(options.recent_bytes),
             deferred: DeferredData::default(),
             log_bytes_since_checkpoint: AtomicU64::new(log_bytes),
+            changes_since_checkpoint: AtomicU64::new(replayed.report.changes_replayed),
             writer,
             disk,
             options,
@@ -225,7 +229,8 @@ fn replay(
     pool: &SegmentPool,
     manifest: &Manifest,
     checkpoint: &CheckpointRecord,
-    mut view: IndexView,
+    view: IndexView,
+    threads: bool,
 ) -> Result<Replayed> {
     // A segment with live data at the checkpoint is not used again before the next one, so nothing newer is in it: in a
     // large volume that is nearly all of them, and none of their files is opened.
@@ -235,44 +240,14 @@ fn replay(
     let start = pool
         .get(checkpoint.segment)
         .ok_or_else(|| EngineError::MissingFile { name: Segment::file_name(checkpoint.segment) })?;
-    let mut live = LiveBytes::from_list(&checkpoint.live_bytes);
-    let mut sequence = checkpoint.sequence;
-    let mut report = RecoveryReport::default();
-    let mut parts: Vec<Vec<u8>> = Vec::new();
+    let mut replay = Replay::new(checkpoint, view);
     let reader = LogReader::new(manifest, &segments, checkpoint);
-    let end = reader.scan(start, u64::from(checkpoint.offset), &mut |found: Found<'_>| {
-        match found.header.kind {
-            RecordKind::Data => parts.clear(),
-            RecordKind::Part => parts.push(found.mutations.to_vec()),
-            RecordKind::Commit => {
-                let place = || format!("log record {}", found.header.number);
-                let malformed = |detail: &str| EngineError::Corrupt { place: place(), detail: detail.into() };
-                // A compound record has the number of the last commit in it.
-                if found.header.sequence <= sequence {
-                    return Err(malformed("its commit number does not follow the one before"));
-                }
-                let Some(first) = parts.len().checked_sub(usize::from(found.header.parts)) else {
-                    return Err(malformed("a part of its commit is missing"));
-                };
-                let mut change = LiveChange::default();
-                let mut apply = |encoded: &[u8]| apply_encoded(&mut view, &mut change, encoded, &place);
-                match parts.len() > first {
-                    false => apply(found.mutations)?,
-                    true => {
-                        let mut whole = parts.split_off(first).concat();
-                        whole.extend_from_slice(found.mutations);
-                        apply(&whole)?;
-                    }
-                }
-                parts.clear();
-                live.check(&change)?;
-                sequence = found.header.sequence;
-                live.apply(&change, sequence);
-                report.commits_replayed += 1;
-            }
-        }
-        Ok(())
-    })?;
+    let end = replay.run(reader, start, u64::from(checkpoint.offset), threads)?;
+    let mut report = RecoveryReport {
+        commits_replayed: replay.commits,
+        changes_replayed: replay.changes,
+        ..RecoveryReport::default()
+    };
     report.records_replayed = end.records;
     report.bytes_replayed = end.bytes;
     if end.records > 0 {
@@ -281,6 +256,7 @@ fn replay(
             segment.file.sync().map_err(|error| EngineError::io(doing(), error))?;
         }
     }
+    let Replay { view, live, sequence, .. } = replay;
     Ok(Replayed { view, live, sequence, end, report })
 }
 

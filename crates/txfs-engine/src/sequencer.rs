@@ -111,6 +111,8 @@ pub(crate) struct LiveChange {
     deltas: BTreeMap<u64, i64>,
     /// Changes in the deferred segment, by offset.
     deferred: Vec<(u32, i64)>,
+    /// Keys that were changed, extents or not.
+    changes: u64,
 }
 
 impl LiveChange {
@@ -120,6 +122,17 @@ impl LiveChange {
             *self.deltas.entry(*segment).or_default() += len;
         }
         self.deferred.extend_from_slice(&other.deferred);
+        self.changes += other.changes;
+    }
+
+    /// Notes that so many more keys were changed.
+    pub(crate) fn count_changes(&mut self, changes: u64) {
+        self.changes += changes;
+    }
+
+    /// How many keys were changed.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// By how much live bytes change altogether.
@@ -182,6 +195,7 @@ fn apply_change(view: &mut IndexView, live: &mut LiveChange, change: &Change<'_>
         }
     }
     view.active.put(key, change.value);
+    live.count_changes(1);
     Ok(())
 }
 

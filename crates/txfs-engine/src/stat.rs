@@ -50,6 +50,8 @@ pub struct EngineStat {
     pub index_bytes_written: u64,
     /// Log bytes since the last checkpoint.
     pub log_bytes_since_checkpoint: u64,
+    /// What recovery would have to replay, in the unit of [`crate::EngineOptions::checkpoint_distance_bytes`].
+    pub replay_distance_bytes: u64,
     /// Entries of the index that are only in memory and in the log.
     pub memtable_entries: u64,
     /// Size of each segment, bytes.
@@ -137,6 +139,7 @@ impl Engine {
             log_writes_in_flight_max: written.in_flight_max,
             index_bytes_written: shared.index.bytes_written(),
             log_bytes_since_checkpoint: since,
+            replay_distance_bytes: shared.replay_distance(),
             memtable_entries: (view.active.len() + view.frozen.map_or(0, |frozen| frozen.len())) as u64,
             segment_bytes: shared.manifest.segment_bytes,
             segments: segments as u64,

@@ -70,6 +70,7 @@ pub(crate) fn options(profile: &Profile) -> EngineOptions {
     EngineOptions {
         background: false,
         checkpoint_distance_bytes: profile.checkpoint_distance_bytes,
+        checkpoint_change_bytes: 0,
         index_cache_bytes: 1 << 20,
         queue_bytes_max: 256 << 10,
         recent_bytes: 64 << 10,

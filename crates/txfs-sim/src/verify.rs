@@ -32,6 +32,7 @@ pub fn open_options(profile: &Profile) -> OpenOptions {
         clock: clock(),
         background: false,
         checkpoint_distance_bytes: profile.checkpoint_distance_bytes,
+        checkpoint_change_bytes: 0,
         transaction_memory_bytes: profile.transaction_memory_bytes,
         ..OpenOptions::default()
     }

@@ -91,8 +91,11 @@ pub struct OpenOptions {
     /// Background work (checkpoints, cleaning, flushing of ordered commits) runs in threads of its own. Off, it is
     /// done only when asked for, so that a run can be reproduced exactly.
     pub background: bool,
-    /// How much log may lie between two checkpoints, in bytes: bounds the time that recovery takes.
+    /// How much log may lie between two checkpoints, in bytes, where each change of the index counts as
+    /// `checkpoint_change_bytes` more: bounds the time that recovery takes.
     pub checkpoint_distance_bytes: u64,
+    /// What a change of the index counts for in that distance.
+    pub checkpoint_change_bytes: u64,
 }
 
 impl Default for CreateOptions {
@@ -117,7 +120,8 @@ impl Default for OpenOptions {
             transaction_memory_bytes: 64 << 20,
             volume_memory_bytes: 256 << 20,
             background: true,
-            checkpoint_distance_bytes: 64 << 20,
+            checkpoint_distance_bytes: 16 << 20,
+            checkpoint_change_bytes: 1024,
         }
     }
 }

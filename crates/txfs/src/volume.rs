@@ -114,6 +114,7 @@ impl Volume {
             EngineOptions {
                 background: options.background,
                 checkpoint_distance_bytes: options.checkpoint_distance_bytes,
+                checkpoint_change_bytes: options.checkpoint_change_bytes,
                 ..EngineOptions::default()
             },
         )?;

@@ -14,6 +14,8 @@ use crate::format::segment::SEGMENT_HEADER_BYTES;
 use crate::format::{CheckpointRecord, Manifest, RecordHeader, SegmentHeader};
 
 const WINDOW_BYTES: usize = 256 * 1024;
+/// How much is asked for ahead of the window: the disk is busy while records are verified.
+const AHEAD_BYTES: u64 = 8 << 20;
 const PROBE_BYTES: usize = 4096;
 /// How far behind the end of the log damage is searched for, in bytes.
 const DAMAGE_SEARCH_BYTES: u64 = 4 << 20;
@@ -24,6 +26,13 @@ const SECTOR_SIZES: [u64; 4] = [512, 1024, 2048, 4096];
 pub(crate) struct Found<'a> {
     pub(crate) header: RecordHeader,
     pub(crate) mutations: &'a [u8],
+}
+
+/// A whole record that continues the log.
+struct Next {
+    place: u64,
+    header: RecordHeader,
+    checksum: u32,
 }
 
 /// Where the log ends.
@@ -89,8 +98,9 @@ impl<'a> LogReader<'a> {
         visit: &mut dyn FnMut(Found<'_>) -> Result<()>,
     ) -> Result<()> {
         let mut offset = SEGMENT_HEADER_BYTES as u64;
-        while let Some(place) = self.next_in(segment, offset)? {
-            let header = self.accept(segment, place, visit)?;
+        while let Some(next) = self.next_in(segment, offset)? {
+            let place = next.place;
+            let header = self.accept(segment, next, visit)?;
             offset = place + header.record_len() as u64;
         }
         Ok(())
@@ -108,8 +118,9 @@ impl<'a> LogReader<'a> {
         let (mut records, mut bytes) = (0, 0);
         loop {
             match self.next_in(&segment, offset)? {
-                Some(place) => {
-                    let header = self.accept(&segment, place, visit)?;
+                Some(next) => {
+                    let place = next.place;
+                    let header = self.accept(&segment, next, visit)?;
                     records += 1;
                     bytes += header.record_len() as u64;
                     offset = place + header.record_len() as u64;
@@ -128,34 +139,37 @@ impl<'a> LogReader<'a> {
         Ok(LogEnd { segment, offset, next_record, chain, visited, records, bytes })
     }
 
-    /// Where the next record starts, given the end of the last one: right there, or at the next sector.
-    fn next_in(&mut self, segment: &Arc<Segment>, end: u64) -> Result<Option<u64>> {
-        let mut places = vec![end];
-        places.extend(SECTOR_SIZES.map(|sector| end.next_multiple_of(sector)));
-        places.dedup();
-        for place in places {
-            if self.is_next(segment, place)? {
-                return Ok(Some(place));
+    /// The next record, given the end of the last one: it starts right there, or at the next sector.
+    fn next_in(&mut self, segment: &Arc<Segment>, end: u64) -> Result<Option<Next>> {
+        let mut last = None;
+        for place in std::iter::once(end).chain(SECTOR_SIZES.map(|sector| end.next_multiple_of(sector))) {
+            if last.replace(place) == Some(place) {
+                continue;
+            }
+            if let Some(next) = self.next_at(segment, place)? {
+                return Ok(Some(next));
             }
         }
         Ok(None)
     }
 
-    fn is_next(&mut self, segment: &Arc<Segment>, place: u64) -> Result<bool> {
-        let Some(header) = self.whole_record(segment, place)? else { return Ok(false) };
+    /// The record at `place`, if it is the next one.
+    fn next_at(&mut self, segment: &Arc<Segment>, place: u64) -> Result<Option<Next>> {
+        let Some((header, checksum)) = self.whole_record(segment, place)? else { return Ok(None) };
         // What an earlier epoch left behind the point where its recovery stopped can become whole again: the cleaner moves
         // the same bytes to the same place as before, and a torn write of them fills the gap in the old record.
         let epoch_min = match header.number >= self.manifest.epoch_first_record {
             true => self.manifest.epoch,
             false => self.epoch,
         };
-        Ok(header.number == self.next_record
+        let fits = header.number == self.next_record
             && header.chain == self.chain
-            && (epoch_min..=self.manifest.epoch).contains(&header.epoch))
+            && (epoch_min..=self.manifest.epoch).contains(&header.epoch);
+        Ok(fits.then_some(Next { place, header, checksum }))
     }
 
-    /// The header of the record at `place`, if there is one of this volume and it is whole.
-    fn whole_record(&mut self, segment: &Arc<Segment>, place: u64) -> Result<Option<RecordHeader>> {
+    /// Header and checksum of the record at `place`, if there is one of this volume and it is whole.
+    fn whole_record(&mut self, segment: &Arc<Segment>, place: u64) -> Result<Option<(RecordHeader, u32)>> {
         if place + RECORD_HEADER_BYTES as u64 > segment.bytes {
             return Ok(None);
         }
@@ -165,17 +179,16 @@ impl<'a> LogReader<'a> {
             return Ok(None);
         }
         let record = self.window.bytes(segment, place, header.body_end())?;
-        Ok(RecordHeader::verify(record, checksum).is_ok().then_some(header))
+        Ok(RecordHeader::verify(record, checksum).is_ok().then_some((header, checksum)))
     }
 
     fn accept(
         &mut self,
         segment: &Arc<Segment>,
-        place: u64,
+        next: Next,
         visit: &mut dyn FnMut(Found<'_>) -> Result<()>,
     ) -> Result<RecordHeader> {
-        let decoded = RecordHeader::decode(self.window.bytes(segment, place, RECORD_HEADER_BYTES)?);
-        let (header, checksum) = decoded.map_err(|error| EngineError::corrupt(segment.name(), &error))?;
+        let Next { place, header, checksum } = next;
         let record = self.window.bytes(segment, place, header.body_end())?;
         let mutations = &record[RECORD_HEADER_BYTES + header.data_len as usize..];
         visit(Found { header: header.clone(), mutations })?;
@@ -188,6 +201,9 @@ impl<'a> LogReader<'a> {
     /// The first header of each segment, read once: nothing is written while the log is read.
     fn heads(&mut self) -> Result<Vec<Option<RecordHeader>>> {
         if self.heads.is_none() {
+            for segment in self.segments {
+                segment.file.expect_read(SEGMENT_HEADER_BYTES as u64, RECORD_HEADER_BYTES as u64);
+            }
             let heads: Result<Vec<_>> = self.segments.iter().map(|segment| first_header(segment)).collect();
             self.heads = Some(heads?);
         }
@@ -202,7 +218,7 @@ impl<'a> LogReader<'a> {
                 continue;
             }
             let begins = head.is_some_and(|header| header.number == self.next_record);
-            if begins && self.is_next(segment, SEGMENT_HEADER_BYTES as u64)? {
+            if begins && self.next_at(segment, SEGMENT_HEADER_BYTES as u64)?.is_some() {
                 return Ok(Some(segment.clone()));
             }
         }
@@ -238,14 +254,16 @@ impl<'a> LogReader<'a> {
     fn reject_later(&mut self, segment: &Arc<Segment>, place: u64) -> Result<()> {
         let missing = self.next_record;
         match self.whole_record(segment, place)? {
-            Some(later) if later.number > missing && later.durable >= missing => Err(EngineError::Corrupt {
-                place: segment.name(),
-                detail: format!(
-                    "log record {missing} is missing or broken, but record {} at offset {place} says that it had \
+            Some((later, _)) if later.number > missing && later.durable >= missing => {
+                Err(EngineError::Corrupt {
+                    place: segment.name(),
+                    detail: format!(
+                        "log record {missing} is missing or broken, but record {} at offset {place} says that it had \
                      been stored: restore the volume from a backup",
-                    later.number
-                ),
-            }),
+                        later.number
+                    ),
+                })
+            }
             _ => Ok(()),
         }
     }
@@ -277,6 +295,8 @@ struct Window {
     /// Only the first `len` bytes count.
     bytes: Vec<u8>,
     len: usize,
+    /// End of what has been asked for in this segment.
+    asked: u64,
 }
 
 impl Window {
@@ -287,7 +307,16 @@ impl Window {
             self.segment == Some(segment.id) && offset >= self.start && end <= self.start + self.len as u64;
         if !held {
             // Of most segments only the first record is looked at: reading ahead pays from the second time on.
-            let ahead = if self.segment == Some(segment.id) { WINDOW_BYTES } else { PROBE_BYTES };
+            let ahead = match self.segment == Some(segment.id) {
+                true => {
+                    self.ask(segment, offset);
+                    WINDOW_BYTES
+                }
+                false => {
+                    self.asked = 0;
+                    PROBE_BYTES
+                }
+            };
             let wanted = len.max(ahead).min((segment.bytes - offset) as usize);
             self.segment = None;
             if self.bytes.len() < wanted {
@@ -303,5 +332,15 @@ impl Window {
         }
         let from = (offset - self.start) as usize;
         Ok(&self.bytes[from..from + len])
+    }
+
+    /// Asks for what comes after `offset`, again when half of it is used up.
+    fn ask(&mut self, segment: &Segment, offset: u64) {
+        let wanted = (offset + AHEAD_BYTES).min(segment.bytes);
+        let from = self.asked.max(offset);
+        if from + AHEAD_BYTES / 2 <= wanted {
+            segment.file.expect_read(from, wanted - from);
+            self.asked = wanted;
+        }
     }
 }

@@ -324,7 +324,8 @@ impl Shared {
         let slices: Vec<&[u8]> = data.iter().map(|(_, bytes)| &**bytes).collect();
         let before = sequencer.appender.queued_bytes();
         let record = sequencer.appender.append(Kind::Commit { parts: 0 }, sequence, &slices, &mutation_bytes);
-        self.count_log_bytes((sequencer.appender.queued_bytes() - before) as u64);
+        let bytes = (sequencer.appender.queued_bytes() - before) as u64;
+        self.count_log(bytes, sequencer.group.mutations.len() as u64);
         for (offset, bytes) in data {
             self.recent.insert(segment, offset, record, bytes);
         }

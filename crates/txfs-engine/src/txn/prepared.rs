@@ -44,6 +44,7 @@ impl<'a> Prepared<'a> {
             }
             entries.put(change.key, change.value);
         }
+        live.count_changes(entries.len() as u64);
         Ok(Prepared { encoded, sorted: Some((entries, live)) })
     }
 

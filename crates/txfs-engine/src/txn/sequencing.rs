@@ -107,7 +107,7 @@ impl Shared {
             }
         }
         let queued = sequencer.appender.queued_bytes();
-        self.count_log_bytes((queued - before) as u64);
+        self.count_log((queued - before) as u64, live.changes());
         self.publish(sequencer, commit, applied.also_writes, &live, State { sequence, view });
         Ok((Receipt { sequence }, record, queued))
     }
@@ -215,7 +215,7 @@ impl Shared {
         .remove(0);
         let record = sequencer.appender.append(Kind::Data, 0, &[&chunk.0], &owner);
         self.recent.insert(extent.segment, extent.offset, record, chunk.0.clone());
-        self.count_log_bytes(chunk.0.len() as u64);
+        self.count_log(chunk.0.len() as u64, 0);
         extents.push(extent);
         Ok(pin)
     }
