@@ -2,15 +2,15 @@
 //! several distances between checkpoints, and with data of several sizes in the volume.
 //!
 //! The load runs in a process of its own (this program again) that is killed; the same directory is then opened several
-//! times, each time from a copy of the state that the kill left (a checkpoint is never made, so opening it again replays
-//! the same log).
+//! times, each time from a copy of the state that the kill left, with nothing of it in the page cache, as after a power
+//! cut.
 
 use std::fmt::Write as _;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde::Serialize;
 use txfs::{Durability, OpenOptions, Paths, View, Volume};
 
@@ -32,7 +32,10 @@ pub struct Options {
     /// How often each state is opened
     #[arg(long, default_value_t = 5)]
     pub rounds: u32,
-    /// Bytes that each transaction of the load writes to a new file
+    /// What the load's transactions do
+    #[arg(long, value_enum, default_value_t)]
+    pub work: Work,
+    /// Bytes that each transaction of the load writes
     #[arg(long, default_value_t = 4096)]
     pub file_bytes: u64,
     /// One JSON object instead of a table
@@ -41,6 +44,18 @@ pub struct Options {
     /// Used by the program itself: the volume to write to until killed
     #[arg(long, hide = true)]
     pub load: Option<PathBuf>,
+}
+
+/// What a load consists of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Work {
+    /// New files.
+    #[default]
+    Files,
+    /// Random places in the data that was there before.
+    Overwrite,
+    /// Empty files: nothing but changes of the index.
+    Names,
 }
 
 /// One distance.
@@ -52,10 +67,14 @@ pub struct Step {
     pub replayed_mib: f64,
     /// Commits in it.
     pub commits: u64,
+    /// Changes of the index in them.
+    pub changes: u64,
     /// Segments of the volume.
     pub segments: u64,
     /// Opening, in milliseconds.
     pub open_ms: Spread,
+    /// Replaying the log, of that, in milliseconds.
+    pub replay_ms: Spread,
     /// Opening after a clean close, in milliseconds.
     pub clean_ms: Spread,
 }
@@ -72,34 +91,44 @@ fn options_with(distance_mib: u64) -> OpenOptions {
 }
 
 /// Commits until just before the next checkpoint would be due, says so, and waits to be killed.
-fn load(path: &Path, distance_mib: u64, file_bytes: u64) -> Result<(), Failure> {
+fn load(path: &Path, options: &Options) -> Result<(), Failure> {
+    let (distance_mib, file_bytes) = (options.distances[0], options.file_bytes);
     let volume = Volume::open_with(path, &options_with(distance_mib))?;
     volume.checkpoint()?;
     let content = vec![7; file_bytes as usize];
+    let data = volume.base().resolve("data")?;
+    let places = ((options.data_mib << 20) / file_bytes.max(1)).max(1);
+    let mut random = fastrand::Rng::with_seed(1);
     let mut number = 0;
     loop {
         let transaction = volume.begin();
-        let ino =
-            transaction.make_file(txfs::ROOT_INO, format!("load-{number}").as_bytes(), 0o644, 0, 0)?.ino;
-        transaction.write(ino, 0, &content)?;
+        if options.work == Work::Overwrite {
+            transaction.write(data, random.u64(0..places) * file_bytes, &content)?;
+        } else {
+            let name = format!("load-{number}");
+            let ino = transaction.make_file(txfs::ROOT_INO, name.as_bytes(), 0o644, 0, 0)?.ino;
+            if options.work == Work::Files {
+                transaction.write(ino, 0, &content)?;
+            }
+        }
         let durability = if number % 64 == 0 { Durability::Durable } else { Durability::Ordered };
         transaction.commit(durability)?;
         number += 1;
-        if number % 64 == 1
-            && volume.stat()?.engine.log_bytes_since_checkpoint + (1 << 20) >= distance_mib << 20
-        {
+        if number % 64 == 1 && volume.stat()?.engine.replay_distance_bytes + (1 << 20) >= distance_mib << 20 {
             println!("ready");
             std::thread::sleep(std::time::Duration::from_secs(3600));
         }
     }
 }
 
-fn crash(path: &Path, distance_mib: u64, file_bytes: u64) -> Result<(), Failure> {
+fn crash(path: &Path, distance_mib: u64, options: &Options) -> Result<(), Failure> {
+    let work = options.work.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
     let mut child = Command::new(std::env::current_exe()?)
         .args(["alone", "open-after-crash"])
         .arg("--load")
         .arg(path)
-        .args(["--distances", &distance_mib.to_string(), "--file-bytes", &file_bytes.to_string()])
+        .args(["--distances", &distance_mib.to_string(), "--file-bytes", &options.file_bytes.to_string()])
+        .args(["--work", &work, "--data-mib", &options.data_mib.to_string()])
         .stdout(Stdio::piped())
         .spawn()?;
     let mut word = [0; 5];
@@ -124,10 +153,22 @@ fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Drops what the page cache holds of the volume's files: the log went past it, but what was opened before was read.
+fn forget(path: &Path) -> Result<(), Failure> {
+    for entry in std::fs::read_dir(path)? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            let file = std::fs::File::open(entry.path())?;
+            rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
+        }
+    }
+    Ok(())
+}
+
 /// Runs the benchmark; `None` in the process that was killed, which never returns in earnest.
 pub fn run(options: &Options) -> Result<Option<Outcome>, Failure> {
     if let Some(path) = &options.load {
-        load(path, options.distances[0], options.file_bytes)?;
+        load(path, options)?;
         return Ok(None);
     }
     let mut steps = Vec::new();
@@ -150,27 +191,32 @@ pub fn run(options: &Options) -> Result<Option<Outcome>, Failure> {
             clean.push(open.as_secs_f64() * 1e3);
             volume.close()?;
         }
-        crash(&path, distance_mib, options.file_bytes)?;
-        let mut times = Vec::new();
+        crash(&path, distance_mib, options)?;
+        let (mut times, mut replays) = (Vec::new(), Vec::new());
         let mut last = None;
         for round in 0..options.rounds {
             let copied = directory.path().join(format!("copy-{round}"));
             copy(&path, &copied)?;
             rustix::fs::sync();
-            let without = OpenOptions { background: false, ..options_with(distance_mib) };
-            let (volume, open) = timed(|| Ok(Volume::open_with(&copied, &without)?))?;
+            forget(&copied)?;
+            let (volume, open) = timed(|| Ok(Volume::open_with(&copied, &options_with(distance_mib))?))?;
             times.push(open.as_secs_f64() * 1e3);
-            last = Some(volume.stat()?.engine);
-            // Its close would make a checkpoint over segments that the next round needs.
-            std::mem::forget(volume);
+            let stat = volume.stat()?.engine;
+            replays.push(stat.recovery.replay_us as f64 / 1e3);
+            last = Some(stat);
+            // Its checkpoint goes into the copied index, and the segments stay as they are.
+            volume.close()?;
+            std::fs::remove_dir_all(&copied)?;
         }
         let Some(stat) = last else { return Err("no rounds".into()) };
         let step = Step {
             distance_mib,
             replayed_mib: stat.recovery.bytes_replayed as f64 / f64::from(1 << 20),
             commits: stat.recovery.commits_replayed,
+            changes: stat.recovery.changes_replayed,
             segments: stat.segments,
             open_ms: Spread::of(&times),
+            replay_ms: Spread::of(&replays),
             clean_ms: Spread::of(&clean),
         };
         steps.push(step);
@@ -188,18 +234,27 @@ impl Outcome {
         );
         let _ = writeln!(
             out,
-            "  {:>12} {:>12} {:>9} {:>9} {:>22} {:>20}",
-            "distance MiB", "replayed MiB", "commits", "segments", "open, ms", "clean, ms"
+            "  {:>12} {:>12} {:>9} {:>9} {:>9} {:>22} {:>22} {:>20}",
+            "distance MiB",
+            "replayed MiB",
+            "commits",
+            "changes",
+            "segments",
+            "open, ms",
+            "of that replay, ms",
+            "clean, ms"
         );
         for step in &self.steps {
             let _ = writeln!(
                 out,
-                "  {:>12} {:>12.1} {:>9} {:>9} {:>22} {:>20}",
+                "  {:>12} {:>12.1} {:>9} {:>9} {:>9} {:>22} {:>22} {:>20}",
                 step.distance_mib,
                 step.replayed_mib,
                 step.commits,
+                step.changes,
                 step.segments,
                 step.open_ms.text(1),
+                step.replay_ms.text(1),
                 step.clean_ms.text(1)
             );
         }
