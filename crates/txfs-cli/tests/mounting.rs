@@ -66,9 +66,11 @@ fn in_the_foreground_until_a_signal_ends_it() {
 fn a_mount_in_use_says_by_whom() {
     for user in users() {
         let sandbox = Sandbox::mounted(user);
-        let running =
-            sandbox.command("sh").args(["-c", "exec sleep 600"]).directory(&sandbox.mountpoint()).start();
-        wait_until("it is there", || {
+        let script = "touch ../ready; exec sleep 600";
+        let running = sandbox.command("sh").args(["-c", script]).directory(&sandbox.mountpoint()).start();
+        // Before that the unmounting would rightly succeed.
+        wait_until("it is there", || sandbox.path("home/ready").exists());
+        wait_until("it sleeps", || {
             sandbox.txfs(["umount"]).arg(sandbox.mountpoint()).done().expect(78).stderr.contains("sleep (pid")
         });
         sandbox.txfs(["umount", "--lazy"]).arg(sandbox.mountpoint()).done().expect(0);
