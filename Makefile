@@ -72,7 +72,7 @@ test-sim: ## the simulator: 20,000 crash states, power lost at every write, faul
 	$(SIM) campaign --engine --states 5000 --seed $(SEED)
 	$(SIM) every-write --scenarios 20 --seed $(SEED)
 	$(SIM) faults --scenarios 200 --seed $(SEED)
-	$(SIM) faults --every-position --scenarios 11 --seed $(SEED)
+	$(SIM) faults --every-position --scenarios 12 --seed $(SEED)
 	$(SIM) concurrent --scenarios 60 --seed $(SEED)
 
 .PHONY: sim

@@ -131,6 +131,7 @@ impl Shared {
         for (segment, since) in &frozen.dead {
             self.pool.retire(segment, *since);
         }
+        self.registry.wake();
         checkpoints.frozen = None;
         self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
         Ok(())

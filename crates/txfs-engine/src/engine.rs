@@ -135,19 +135,22 @@ impl Engine {
 
     /// Writes data to the log ahead of its commit, so that a transaction may be larger than memory ("stealing",
     /// exF2FS §4). Without a commit that refers to it, it is garbage.
-    pub fn place(&self, chunks: Vec<Chunk>) -> Result<Placed> {
+    ///
+    /// `own` is the snapshot of the transaction that it is for: where there is no space, others' snapshots that keep
+    /// some are waited for, but not that one.
+    pub fn place(&self, own: Option<&Snapshot>, chunks: Vec<Chunk>) -> Result<Placed> {
         let data_len: usize = chunks.iter().map(|chunk| chunk.0.len()).sum();
-        let placed = self.place_chunks(None, chunks)?;
+        let placed = self.place_chunks(own, false, chunks)?;
         self.shared.counters.data_bytes.fetch_add(data_len as u64, Ordering::Relaxed);
         Ok(placed)
     }
 
-    fn place_chunks(&self, committing: Option<&Snapshot>, chunks: Vec<Chunk>) -> Result<Placed> {
+    fn place_chunks(&self, own: Option<&Snapshot>, committing: bool, chunks: Vec<Chunk>) -> Result<Placed> {
         self.shared.check_open()?;
         let mut placed = Placed::default();
         for chunk in chunks {
             let described = describe(std::slice::from_ref(&chunk))?;
-            let queued = self.shared.with_space(committing, || {
+            let queued = self.shared.with_space(own, committing, || {
                 let mut sequencer = self.shared.sequencer.lock();
                 let extents = &mut placed.extents;
                 let pin =
@@ -181,17 +184,17 @@ impl Engine {
         let data_len: usize = commit.data.iter().map(|chunk| chunk.0.len()).sum();
         let inline_max = INLINE_DATA_BYTES_MAX.min(shared.manifest.segment_bytes as usize / 4);
         let prepared = Prepared::new(commit.prepared)?;
+        let own = Some(commit.snapshot);
         let (receipt, record, queued) = if data_len > inline_max || prepared.is_large() {
-            let placed = self.place_chunks(Some(commit.snapshot), commit.data.clone())?;
-            shared.with_space(Some(commit.snapshot), || {
+            let placed = self.place_chunks(own, true, commit.data.clone())?;
+            shared.with_space(own, true, || {
                 shared.sequence(&commit, &prepared, Purpose::Metadata, &[], &[], placed.extents())
             })?
         } else {
             let described = describe(&commit.data)?;
             if commit.durability == Durability::Deferred
-                && let Some(receipt) = shared.with_space(Some(commit.snapshot), || {
-                    shared.defer(&commit, &prepared, &commit.data, &described)
-                })?
+                && let Some(receipt) = shared
+                    .with_space(own, true, || shared.defer(&commit, &prepared, &commit.data, &described))?
             {
                 shared.counters.commits.fetch_add(1, Ordering::Relaxed);
                 shared.counters.data_bytes.fetch_add(data_len as u64, Ordering::Relaxed);
@@ -199,7 +202,7 @@ impl Engine {
                 return Ok(receipt);
             }
             let purpose = if commit.data.is_empty() { Purpose::Metadata } else { Purpose::Data };
-            shared.with_space(Some(commit.snapshot), || {
+            shared.with_space(own, true, || {
                 shared.sequence(&commit, &prepared, purpose, &commit.data, &described, &[])
             })?
         };

@@ -35,6 +35,18 @@ pub enum EngineError {
         /// What needed the space.
         doing: String,
     },
+    /// What was overwritten or deleted would be space enough, but snapshots or open transactions go on seeing it;
+    /// nothing has changed.
+    #[error(
+        "no space left: {segments} segments hold only what snapshots or open transactions still see, and none of those \
+         has ended for {} s: end them and try again", .waited.as_secs_f32()
+    )]
+    SpaceHeld {
+        /// How many segments wait for them.
+        segments: u64,
+        /// For how long none of them has ended.
+        waited: std::time::Duration,
+    },
     /// An earlier write or flush failed, so nothing more is acknowledged; close the volume and open it again.
     #[error(
         "the volume stopped taking changes after {cause}; reads go on: unmount it and open it again to recover"

@@ -90,6 +90,10 @@ pub struct EngineOptions {
     /// Below twice this it is one, and commits that come during a write gather for the next one. 0 means that every
     /// commit begins a write of its own as long as there are fewer than the most.
     pub overlap_flush_us: u64,
+    /// How long a commit that finds no space waits for snapshots and open transactions that still see what was deleted
+    /// or overwritten: it gives up when none of them has ended for so long. The simulator sets it to nothing where one
+    /// thread does everything.
+    pub reader_patience: Duration,
     /// Left in the lock file for whoever finds the volume open: the process id as a rule.
     pub owner_note: String,
 }
@@ -108,6 +112,7 @@ impl Default for EngineOptions {
             queue_bytes_max: 16 << 20,
             writes_in_flight_max: 32,
             overlap_flush_us: 60,
+            reader_patience: Duration::from_secs(5),
             owner_note: format!("process {}", std::process::id()),
         }
     }

@@ -171,6 +171,7 @@ impl Engine {
             live: replayed.live,
             epoch: manifest.epoch,
             group: Group::new(),
+            segments_left: 0,
         };
         replayed.report.open_us = begun.elapsed().as_micros() as u64;
         let state = State { sequence: replayed.sequence, view: replayed.view };

@@ -24,6 +24,9 @@ pub(crate) struct Sequencer {
     pub(crate) epoch: u64,
     /// Deferred commits that are not in the log yet.
     pub(crate) group: Group,
+    /// Segments that could be taken when somebody looked last: while those are fewer than are kept for others, the room
+    /// that is left in the present segment belongs to the reserve as well.
+    pub(crate) segments_left: u64,
 }
 
 impl Sequencer {

@@ -1,10 +1,14 @@
 //! Space: how much there is, what of it users never get, and what is tried before a commit is refused for lack of it.
 //!
-//! Two limits hold users back. A *segment* is only given to them while [`RESERVED_SEGMENTS`] more could be taken: the
-//! cleaner needs space before it gains some, and deleting needs some for its commits. And *live data* may fill at most
+//! Two limits hold users back. *Room in the log* is only given to them while [`RESERVED_SEGMENTS`] could be taken beside
+//! it: the cleaner needs space before it gains some, and deleting needs some for its commits. That counts in bytes:
+//! what is left of a segment that somebody took from the reserve belongs to the reserve. And *live data* may fill at most
 //! 15 of 16 parts of the segments that are not reserved: the fuller the log, the more a cleaner moves to gain a segment,
 //! and with no dead bytes at all it gains nothing. Overwriting and deleting is never refused by the second limit, so a
 //! volume that is full to it goes on working for ever.
+//!
+//! What was deleted or overwritten may still be seen by snapshots. Who finds no space for that reason waits for them,
+//! with no lock held, as long as now and then one of them ends.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,16 +17,31 @@ use std::time::Duration;
 use crate::engine::{Engine, Shared};
 use crate::error::{EngineError, Result};
 use crate::log::Segment;
-use crate::log::pool::{Purpose, RESERVED_SEGMENTS};
+use crate::log::pool::{Purpose, RESERVED_SEGMENTS, no_space};
 use crate::sequencer::Sequencer;
 use crate::txn::Snapshot;
+use crate::txn::registry::Waited;
 
 /// What a commit that would exceed the limit of live data is told that it lacks space for.
 const MORE_DATA: &str = "more file data";
 /// How often one commit cleans before it gives up.
 const ROUNDS_MAX: u32 = 64;
+/// How long somebody waits for readers who could clean more instead: moving data needs space and costs more than a
+/// moment.
+const MOMENT: Duration = Duration::from_millis(20);
 /// Retired segments above which more cleaning helps nobody: old snapshots hold the space.
 pub(crate) const RETIRED_MAX: usize = 4;
+
+/// What came of making room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Room {
+    /// It is worth trying again.
+    Made,
+    /// Nothing can be gained.
+    None,
+    /// Readers hold it, and do not end.
+    Held,
+}
 
 /// Space for file data, as `statfs` tells it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,54 +63,76 @@ impl Engine {
 
 impl Shared {
     /// Runs `step`; when it finds no space, room is made and it runs again, as long as that gains anything.
-    /// `committing` is the snapshot of the transaction that is to be committed, which gives up its data then.
+    ///
+    /// `own` is the snapshot of the transaction that needs the space: nobody waits for that. With `committing` it gives
+    /// up its data.
     pub(crate) fn with_space<T>(
         &self,
-        committing: Option<&Snapshot>,
+        own: Option<&Snapshot>,
+        committing: bool,
         mut step: impl FnMut() -> Result<T>,
     ) -> Result<T> {
         let mut rounds = 0;
         loop {
-            match step() {
-                Err(EngineError::NoSpace { doing }) if doing != MORE_DATA && rounds < ROUNDS_MAX => {
-                    rounds += 1;
-                    committing.inspect(|snapshot| snapshot.release_data());
-                    if !self.make_room()? {
-                        return Err(EngineError::NoSpace { doing });
-                    }
-                }
+            let doing = match step() {
+                Err(EngineError::NoSpace { doing }) if doing != MORE_DATA && rounds < ROUNDS_MAX => doing,
                 other => return other,
+            };
+            rounds += 1;
+            own.filter(|_| committing).inspect(|snapshot| snapshot.release_data());
+            match self.make_room(own.and_then(Snapshot::reads_at))? {
+                Room::Made => {}
+                Room::None => return Err(EngineError::NoSpace { doing }),
+                Room::Held => {
+                    let (segments, waited) = (self.pool.counts().2 as u64, self.options.reader_patience);
+                    return Err(EngineError::SpaceHeld { segments, waited });
+                }
             }
         }
     }
 
-    /// Gains segments by a checkpoint where it frees some, and by cleaning otherwise; false when neither helps.
-    fn make_room(&self) -> Result<bool> {
-        let mut cleaner = self.cleaning.lock();
-        let before = self.available()?;
-        if before > RESERVED_SEGMENTS {
-            return Ok(true);
-        }
-        let outcome = if self.dead_segments() {
-            self.checkpoint().map(|()| true)
-        } else if self.pool.counts().2 >= RETIRED_MAX {
-            Ok(false)
-        } else {
-            self.clean_in_need(&mut cleaner).map(|report| report.segments > 0)
-        };
-        match outcome {
-            Ok(true) => {}
-            Ok(false) | Err(EngineError::NoSpace { .. }) => return Ok(self.available()? > before),
-            Err(error) => return Err(error),
-        }
-        // What was freed may be in the sight of readers that will be through in a moment.
-        for _ in 0..20 {
-            if !self.options.background || self.available()? > before || self.pool.counts().2 == 0 {
-                break;
+    /// Gains segments by a checkpoint where it frees some, and by cleaning otherwise; then waits for readers that still
+    /// see what was freed. `own` is the commit of the caller's own snapshot, if it is one of the readers.
+    fn make_room(&self, own: Option<u64>) -> Result<Room> {
+        self.pool.wait_for_made();
+        let (before, helped) = {
+            let mut cleaner = self.cleaning.lock();
+            let before = self.available()?;
+            if before > RESERVED_SEGMENTS {
+                return Ok(Room::Made);
             }
-            std::thread::sleep(Duration::from_millis(1));
+            let outcome = if self.dead_segments() {
+                self.checkpoint().map(|()| true)
+            } else if self.pool.counts().2 >= RETIRED_MAX {
+                Ok(false)
+            } else {
+                self.clean_in_need(&mut cleaner).map(|report| report.segments > 0)
+            };
+            match outcome {
+                Ok(helped) => (before, helped),
+                Err(EngineError::NoSpace { .. }) => (before, false),
+                Err(error) => return Err(error),
+            }
+        };
+        if self.available()? > before {
+            return Ok(Room::Made);
         }
-        Ok(true)
+        // Nobody is kept from anything meanwhile: those who are waited for may want to write as well.
+        let patience = match (helped, self.options.background) {
+            (false, _) => self.options.reader_patience,
+            (true, true) => MOMENT.min(self.options.reader_patience),
+            (true, false) => Duration::ZERO,
+        };
+        let waited = self
+            .pool
+            .first_retired(own)
+            .map(|sequence| self.registry.wait_for_readers(sequence, patience, !helped));
+        Ok(match waited {
+            Some(Waited::Freed) => Room::Made,
+            _ if helped => Room::Made,
+            Some(Waited::InVain) if !self.options.reader_patience.is_zero() => Room::Held,
+            _ => Room::None,
+        })
     }
 
     /// Segments below which everybody helps to clean: with less than these a transaction that places data could need more
@@ -167,10 +208,21 @@ impl Shared {
         segment.set_first_record(sequencer.appender.last_record() + 1);
         sequencer.appender.switch_segment(segment);
         self.measure_live_bytes_max()?;
-        self.space_is_short.store(self.available()? < self.segments_wanted(), Ordering::Release);
+        sequencer.segments_left = self.available()?;
+        self.space_is_short.store(sequencer.segments_left < self.segments_wanted(), Ordering::Release);
         self.wake.maintenance();
         self.wake.clean();
         Ok(())
+    }
+
+    /// Refuses what goes into the present segment for this purpose while fewer segments are left than are kept for others:
+    /// then its room is part of what is kept.
+    pub(crate) fn check_reserve(&self, sequencer: &mut Sequencer, purpose: Purpose) -> Result<()> {
+        if sequencer.segments_left >= purpose.kept() {
+            return Ok(());
+        }
+        sequencer.segments_left = self.available()?;
+        if sequencer.segments_left >= purpose.kept() { Ok(()) } else { Err(no_space()) }
     }
 
     /// How much live data there may be with the space that there is now.

@@ -4,12 +4,13 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use common::*;
 use txfs_disk::sim::SimulatedDisk;
 use txfs_engine::{
-    Applied, Chunk, CleanOptions, Commit, ConflictSet, Durability, Engine, EngineError, Extent, ExtentKey,
-    FormatOptions, Mutation, MutationList, PAGE_BYTES, Read, Snapshot,
+    Applied, Chunk, CleanOptions, Commit, ConflictSet, Durability, Engine, EngineError, EngineOptions,
+    Extent, ExtentKey, FormatOptions, Mutation, MutationList, PAGE_BYTES, Read, Snapshot,
 };
 
 const SEGMENTS: u64 = 16;
@@ -191,6 +192,74 @@ fn a_full_volume_refuses_data_and_takes_deletions() {
 }
 
 #[test]
+fn writers_faster_than_the_cleaner_leave_it_its_reserve() {
+    for seed in 0..4 {
+        let disk = sim(seed);
+        let format = FormatOptions { size_bytes_max: Some(10 * SEGMENT_BYTES), ..format_options() };
+        Engine::create(&disk.as_disk(), &format, &[]).expect("create");
+        let with_threads = EngineOptions { background: true, ..options() };
+        let engine = Engine::open(disk.as_disk(), with_threads).expect("open");
+        let pages = engine.space().expect("space").total_bytes * 97 / 100 / PAGE_BYTES as u64;
+        fill(&engine, pages);
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let engine = &engine;
+                scope.spawn(move || {
+                    let mut random = fastrand::Rng::with_seed(seed * 10 + thread);
+                    for round in 0..800 {
+                        let page = random.u64(0..pages);
+                        write_page(engine, 1, page, page_bytes(page), Durability::Ordered).unwrap_or_else(
+                            |error| panic!("seed {seed}, write {round}: {error}\n{:?}", engine.stat()),
+                        );
+                    }
+                });
+            }
+        });
+        compare(&engine, &engine.snapshot(), &(0..pages).collect::<Vec<_>>());
+        sound(&engine);
+    }
+}
+
+#[test]
+fn who_keeps_a_snapshot_open_hears_of_it_in_time() {
+    let disk = sim(7);
+    let format = FormatOptions { size_bytes_max: Some(SEGMENTS * SEGMENT_BYTES), ..format_options() };
+    Engine::create(&disk.as_disk(), &format, &[]).expect("create");
+    for background in [false, true] {
+        let reader_patience = Duration::from_millis(300);
+        let patient = EngineOptions { background, reader_patience, ..options() };
+        let engine = Engine::open(disk.as_disk(), patient).expect("open");
+        let pages = engine.space().expect("space").total_bytes / 2 / PAGE_BYTES as u64;
+        let model = fill(&engine, pages);
+        // The same thread holds it: waiting for it cannot help.
+        let held = engine.snapshot();
+        let write =
+            |round: u64| write_page(&engine, 1, round % pages, page_bytes(round), Durability::Ordered);
+        let refused = |begun: Instant, error: EngineError| {
+            assert!(matches!(error, EngineError::SpaceHeld { .. }), "{error}");
+            assert!(error.to_string().contains("0.3 s"), "{error}");
+            begun.elapsed()
+        };
+        let (waited, round) = (0..)
+            .find_map(|round| {
+                let begun = Instant::now();
+                write(round).err().map(|error| (refused(begun, error), round))
+            })
+            .expect("space runs out");
+        assert!(waited >= reader_patience, "{waited:?}");
+        assert!(waited < Duration::from_secs(20), "{waited:?}");
+        // Nobody waits for the same snapshot again.
+        let begun = Instant::now();
+        let again = refused(begun, write(round).expect_err("it is still there"));
+        assert!(again < reader_patience, "{again:?}");
+        compare(&engine, &held, &model);
+        drop(held);
+        write(round).expect("there is space again");
+        sound(&engine);
+    }
+}
+
+#[test]
 fn old_snapshots_and_open_transactions_are_not_touched() {
     let disk = sim(3);
     let engine = create_limited(&disk);
@@ -198,7 +267,8 @@ fn old_snapshots_and_open_transactions_are_not_touched() {
     let old = engine.snapshot();
     // A transaction that has read and placed something, and commits after the cleaning.
     let open = engine.snapshot();
-    let placed = engine.place(vec![Chunk(page_bytes(9000).into(), Some(page_key(1, 7)))]).expect("place");
+    let placed =
+        engine.place(None, vec![Chunk(page_bytes(9000).into(), Some(page_key(1, 7)))]).expect("place");
     let mut model = old_model.clone();
     for page in (0..300).filter(|page| page % 3 != 0) {
         write_page(&engine, 1, page, page_bytes(1000 + page), Durability::Ordered).expect("write");

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 use txfs_disk::sim::SimulatedDisk;
 use txfs_engine::{
@@ -74,6 +75,7 @@ pub(crate) fn options(profile: &Profile) -> EngineOptions {
         index_cache_bytes: 1 << 20,
         queue_bytes_max: 256 << 10,
         recent_bytes: 64 << 10,
+        reader_patience: Duration::ZERO,
         ..EngineOptions::default()
     }
 }
@@ -245,7 +247,7 @@ impl EngineSession {
                 let len = self.random.u64(1..100_000);
                 let data = fill_bytes(self.random.u64(..), len);
                 let (key, digest) = (vec![b'e', self.random.u8(0..8)], hash_bytes(&data));
-                let placed = self.engine().place(vec![Chunk::from(data)])?;
+                let placed = self.engine().place(None, vec![Chunk::from(data)])?;
                 self.shelf.push(Shelved { key, digest, placed });
                 if self.shelf.len() > 3 {
                     let at = self.random.usize(0..self.shelf.len());
@@ -311,7 +313,8 @@ impl EngineSession {
         let durability = [Durability::Durable, Durability::Ordered, Durability::Deferred][random.usize(0..3)];
         let ahead = random.u32(0..4) == 0;
         let engine = self.engine.as_ref().expect("open while the session runs");
-        let (data, placed) = if ahead { (Vec::new(), Some(engine.place(chunks)?)) } else { (chunks, None) };
+        let (data, placed) =
+            if ahead { (Vec::new(), Some(engine.place(None, chunks)?)) } else { (chunks, None) };
         let mut prepared = MutationList::new();
         if random.u32(0..3) == 0 {
             let before = &self.history[self.history.len() - 1];

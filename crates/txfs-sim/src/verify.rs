@@ -29,6 +29,7 @@ pub fn clock() -> Clock {
 /// How the simulator opens volumes: nothing happens behind its back.
 pub fn open_options(profile: &Profile) -> OpenOptions {
     OpenOptions {
+        reader_patience: std::time::Duration::ZERO,
         clock: clock(),
         background: false,
         checkpoint_distance_bytes: profile.checkpoint_distance_bytes,

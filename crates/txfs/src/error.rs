@@ -82,6 +82,17 @@ pub enum Error {
     /// `ENOSPC`
     #[error("no space left on the file system that holds the volume: free some and try again")]
     NoSpace,
+    /// `ENOSPC`: the space is held by snapshots or open transactions that have not ended for a while.
+    #[error(
+        "no space left: {segments} log segments hold only what snapshots or open transactions still see, and none of those \
+         has ended for {} s: end them and try again", .waited.as_secs_f32()
+    )]
+    SpaceHeld {
+        /// How many segments wait for them.
+        segments: u64,
+        /// For how long none of them has ended.
+        waited: std::time::Duration,
+    },
     /// `EIO`: stored bytes do not decode or do not match their checksum.
     #[error("damaged: {what}; run `txfs check` on the volume")]
     Corrupt {
@@ -128,7 +139,7 @@ impl Error {
             Error::Stale { .. } => 116,
             Error::NotOpenFor(_) => 9,
             Error::Conflict(_) => 125,
-            Error::NoSpace => 28,
+            Error::NoSpace | Error::SpaceHeld { .. } => 28,
             Error::Corrupt { .. } => 5,
             Error::Engine(error) => engine_errno(error),
             Error::At { source, .. } => source.errno(),
@@ -165,7 +176,7 @@ impl Error {
 fn engine_errno(error: &EngineError) -> i32 {
     match error {
         EngineError::Conflict(_) => 125,
-        EngineError::NoSpace { .. } => 28,
+        EngineError::NoSpace { .. } | EngineError::SpaceHeld { .. } => 28,
         EngineError::AlreadyOpen { .. } => 16,
         EngineError::AlreadyExists { .. } => 17,
         EngineError::NotAVolume { .. } | EngineError::NewerFormat { .. } | EngineError::InvalidOption(_) => {
@@ -197,6 +208,7 @@ impl From<EngineError> for Error {
     fn from(error: EngineError) -> Error {
         match error {
             EngineError::NoSpace { .. } => Error::NoSpace,
+            EngineError::SpaceHeld { segments, waited } => Error::SpaceHeld { segments, waited },
             EngineError::Corrupt { place, detail } => Error::Corrupt { what: format!("{place}: {detail}") },
             EngineError::Application(error) => match error.downcast::<Error>() {
                 Ok(error) => *error,

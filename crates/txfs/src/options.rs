@@ -96,6 +96,9 @@ pub struct OpenOptions {
     pub checkpoint_distance_bytes: u64,
     /// What a change of the index counts for in that distance.
     pub checkpoint_change_bytes: u64,
+    /// How long a change that finds no space waits for snapshots and open transactions that still see what was deleted
+    /// or overwritten: it fails when none of them has ended for so long.
+    pub reader_patience: std::time::Duration,
 }
 
 impl Default for CreateOptions {
@@ -122,6 +125,7 @@ impl Default for OpenOptions {
             background: true,
             checkpoint_distance_bytes: 16 << 20,
             checkpoint_change_bytes: 1024,
+            reader_patience: std::time::Duration::from_secs(5),
         }
     }
 }

@@ -115,6 +115,7 @@ impl Volume {
                 background: options.background,
                 checkpoint_distance_bytes: options.checkpoint_distance_bytes,
                 checkpoint_change_bytes: options.checkpoint_change_bytes,
+                reader_patience: options.reader_patience,
                 ..EngineOptions::default()
             },
         )?;

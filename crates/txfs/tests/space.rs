@@ -1,6 +1,8 @@
 //! A volume with a size limit, nearly full: overwriting goes on, whatever the size of the transactions.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use txfs::{CreateOptions, Durability, OpenOptions, Paths, View, Volume};
 use txfs_disk::sim::{SimOptions, SimulatedDisk};
@@ -59,4 +61,58 @@ fn small_and_large_overwrites_go_on_in_a_nearly_full_volume() {
         assert!(stat.segments <= SEGMENTS && stat.conflicts == 0, "{stat:?}");
         assert!(volume.check().unwrap().is_clean());
     }
+}
+
+/// Makes a file that fills so much of what `statfs` shows.
+fn fill(volume: &Volume, percent: u64) -> (u64, u64) {
+    let bytes = usable(volume) * percent / 100 / PAGE_BYTES * PAGE_BYTES;
+    volume.base().write_file("file", b"").unwrap();
+    let ino = volume.base().resolve("file").unwrap();
+    let piece = vec![1; 512 << 10];
+    for at in (0..bytes).step_by(piece.len()) {
+        let len = (piece.len() as u64).min(bytes - at) as usize;
+        volume.base().write(ino, at, &piece[..len]).unwrap();
+    }
+    (ino, bytes / PAGE_BYTES)
+}
+
+#[test]
+fn writers_wait_for_readers_instead_of_finding_no_space() {
+    let volume = limited(true);
+    let (ino, pages) = fill(&volume, 70);
+    let (over, left) = (AtomicBool::new(false), AtomicU64::new(12_000));
+    std::thread::scope(|scope| {
+        // Somebody always sees what was there 60 to 120 ms ago, as on a machine whose processors have much to do.
+        let readers: Vec<_> = (0..2)
+            .map(|_| {
+                scope.spawn(|| {
+                    while !over.load(Ordering::Relaxed) {
+                        let snapshot = volume.snapshot();
+                        std::thread::sleep(Duration::from_millis(120));
+                        snapshot.read(ino, 0, PAGE_BYTES as usize).unwrap();
+                    }
+                })
+            })
+            .collect();
+        let writers: Vec<_> = (0..3)
+            .map(|seed| {
+                let (volume, left) = (&volume, &left);
+                scope.spawn(move || {
+                    let mut random = fastrand::Rng::with_seed(seed);
+                    while left.fetch_sub(1, Ordering::Relaxed) as i64 > 0 {
+                        let page = random.u64(0..pages);
+                        let content = [random.u8(..); PAGE_BYTES as usize];
+                        let write = volume.base().write(ino, page * PAGE_BYTES, &content);
+                        write.map_err(|error| format!("{error}: {:?}", volume.stat().unwrap().engine))?;
+                    }
+                    Ok::<(), String>(())
+                })
+            })
+            .collect();
+        let outcomes: Vec<_> = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
+        over.store(true, Ordering::Relaxed);
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
+        assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+    });
+    assert!(volume.check().unwrap().is_clean());
 }

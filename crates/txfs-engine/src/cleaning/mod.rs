@@ -203,12 +203,17 @@ impl Shared {
         Ok(report)
     }
 
-    /// How many of the victims can be copied into the space that there is, one segment left for deleting.
+    /// How many of the victims can be copied into the space that there is, one segment left for deleting. What is left of
+    /// the present segment counts, since others get none of it while the reserve is touched.
     fn affordable(&self, victims: &[Arc<Segment>]) -> Result<usize> {
-        let available = self.available()?.saturating_sub(Purpose::Cleaning.kept());
-        // One part of 16 may stay unused at a segment's end; headers and mutations of the copies are a few per cent.
-        let mut room = available * (self.manifest.segment_bytes / 64 * 58);
+        let available = self.available()?;
         let sequencer = self.sequencer.lock();
+        let room = match available.checked_sub(Purpose::Cleaning.kept()) {
+            Some(segments) => segments * self.manifest.segment_bytes + sequencer.appender.room() as u64,
+            None => 0,
+        };
+        // One part of 16 may stay unused at a segment's end; headers and mutations of the copies are a few per cent.
+        let mut room = room / 64 * 58;
         let affordable = victims.iter().take_while(|victim| {
             let live = sequencer.live.of(victim.id);
             let fits = live <= room;

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Condvar, Mutex, RwLock};
 use txfs_disk::{AlignedBuffer, Disk, DiskFile};
 
 use crate::error::{EngineError, Result};
@@ -118,13 +118,16 @@ pub(crate) struct SegmentPool {
     all: RwLock<BTreeMap<u64, Arc<Segment>>>,
     /// Taken before `all` where both are.
     lists: Mutex<Lists>,
+    /// One that was being made stands in a list now, or will not.
+    made: Condvar,
 }
 
 impl SegmentPool {
     /// An empty pool; recovery fills it.
     pub(crate) fn new(disk: Arc<dyn Disk>, segment_bytes: u64, segments_max: u64) -> SegmentPool {
         let lists = Lists { next_id: 1, ..Lists::default() };
-        SegmentPool { disk, segment_bytes, segments_max, all: RwLock::default(), lists: Mutex::new(lists) }
+        let (all, made) = (RwLock::default(), Condvar::new());
+        SegmentPool { disk, segment_bytes, segments_max, all, lists: Mutex::new(lists), made }
     }
 
     /// Opens every segment file of the volume; all of them count as in use until [`SegmentPool::release`]. A file that a crash left shorter than a segment while it was being
@@ -200,9 +203,7 @@ impl SegmentPool {
             }
             return Ok(segment);
         }
-        let segment = self.make()?.ok_or_else(no_space)?;
-        self.lists.lock().in_use.insert(segment.id, segment.clone());
-        Ok(segment)
+        self.make(|lists, segment| drop(lists.in_use.insert(segment.id, segment)))?.ok_or_else(no_space)
     }
 
     /// Segments that can be taken: those that are spare, and those that can be made.
@@ -233,14 +234,31 @@ impl SegmentPool {
         Some(segment)
     }
 
+    /// The commit from which on snapshots do not see the retired segment that comes free first, among those whose commit
+    /// is not newer than `newest`.
+    pub(crate) fn first_retired(&self, newest: Option<u64>) -> Option<u64> {
+        let lists = self.lists.lock();
+        let retired = lists.retired.iter().map(|(_, sequence)| *sequence);
+        retired.filter(|sequence| newest.is_none_or(|newest| *sequence <= newest)).min()
+    }
+
+    /// Waits for segments that are being made: until then they cannot be taken, though they count.
+    pub(crate) fn wait_for_made(&self) {
+        let mut lists = self.lists.lock();
+        while lists.making > 0 {
+            self.made.wait(&mut lists);
+        }
+    }
+
     /// Makes spare segments until there are `count`, as far as the size limit permits; for the background thread.
     pub(crate) fn prepare(&self, count: usize, oldest: u64, reserve_bytes: u64) -> Result<()> {
         while self.spare(oldest) < count as u64 {
             if self.creatable(reserve_bytes)? == 0 && !self.is_at_limit() {
                 return Err(no_space());
             }
-            let Some(segment) = self.make()? else { return Ok(()) };
-            self.lists.lock().spare.push(segment);
+            if self.make(|lists, segment| lists.spare.push(segment))?.is_none() {
+                return Ok(());
+            }
         }
         Ok(())
     }
@@ -256,8 +274,7 @@ impl SegmentPool {
             if self.creatable(0)? == 0 {
                 return Err(EngineError::NoSpace { doing: "the segments to preallocate".into() });
             }
-            let segment = self.make()?.ok_or_else(no_space)?;
-            self.lists.lock().spare.push(segment);
+            self.make(|lists, segment| lists.spare.push(segment))?.ok_or_else(no_space)?;
         }
         Ok(())
     }
@@ -311,9 +328,9 @@ impl SegmentPool {
         (self.all.read().len(), lists.spare.len(), lists.retired.len())
     }
 
-    /// Creates a segment file: zeros written and synced, and its name made durable, before anybody may use it. It
-    /// stands in no list yet. `None` where the size limit permits no more.
-    fn make(&self) -> Result<Option<Arc<Segment>>> {
+    /// Creates a segment file: zeros written and synced, and its name made durable, before anybody may use it; `list` puts
+    /// it where it belongs. `None` where the size limit permits no more.
+    fn make(&self, list: impl FnOnce(&mut Lists, Arc<Segment>)) -> Result<Option<Arc<Segment>>> {
         let id = {
             let mut lists = self.lists.lock();
             if self.all.read().len() as u64 + lists.making >= self.segments_max {
@@ -327,6 +344,7 @@ impl SegmentPool {
         let filled = self.fill(id, &name);
         let mut lists = self.lists.lock();
         lists.making -= 1;
+        self.made.notify_all();
         let segment = match filled {
             Ok(segment) => segment,
             Err(error) => {
@@ -337,6 +355,7 @@ impl SegmentPool {
             }
         };
         self.all.write().insert(id, segment.clone());
+        list(&mut lists, segment.clone());
         Ok(Some(segment))
     }
 
@@ -365,7 +384,8 @@ impl SegmentPool {
     }
 }
 
-fn no_space() -> EngineError {
+/// Refuses another segment.
+pub(crate) fn no_space() -> EngineError {
     EngineError::NoSpace { doing: "another log segment".into() }
 }
 

@@ -226,6 +226,9 @@ impl Shared {
         let mut guard = self.sequencer.lock();
         let sequencer = &mut *guard;
         self.validate(sequencer, commit)?;
+        if data_len > 0 {
+            self.check_reserve(sequencer, Purpose::Data)?;
+        }
         let seen = |first, last| self.registry.reads_between(first, last);
         if self.deferred.prune(seen) > budget {
             return Ok(None);

@@ -1,23 +1,38 @@
 //! Which snapshots are in use: decides what the conflict history must keep and which segments may be recycled.
 //!
-//!
 //! Invariant: entries ascend by sequence number, and each of them counts at least one snapshot. Snapshots are of the
 //! latest commit when they are taken, so a new one belongs to the last entry or behind it, and with short transactions
 //! there are only a few entries: a deque costs no allocation for a snapshot, a map of counts did.
 //!
 //! Locking: one small mutex of its own, innermost. A snapshot is registered while that mutex is held *and* the
 //! published state is read under it, so the oldest sequence number can never pass a snapshot in the making.
+//!
+//! Whoever needs space that readers still see waits here until they are gone ([`SnapshotRegistry::wait_for_readers`]).
+//! Those who wait hold no other lock. Nor can they wait for each other in a circle: who reads through a snapshot itself
+//! only waits for older ones.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 /// Counts the snapshots at each sequence number.
 #[derive(Debug, Default)]
 pub(crate) struct SnapshotRegistry {
-    entries: Mutex<VecDeque<Entry>>,
+    entries: Mutex<Entries>,
+    /// A reader has ended, or segments came free.
+    freed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Entries {
+    list: VecDeque<Entry>,
+    /// Threads that wait for `freed`: nobody pays for waking none.
+    waiting: usize,
+    /// How often segments came free in another way than by the end of a reader.
+    freed: u64,
 }
 
 /// The snapshots of one commit.
@@ -28,6 +43,17 @@ struct Entry {
     active: usize,
     /// Those through which file data may still be read.
     readers: usize,
+    /// Somebody has waited for them in vain, and none of them has ended since.
+    stalled: bool,
+}
+
+/// How waiting for readers ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waited {
+    /// The readers are gone, or segments came free in another way.
+    Freed,
+    /// None of them has ended for as long as the patience lasted.
+    InVain,
 }
 
 /// Keeps one snapshot registered; shared by its clones.
@@ -48,7 +74,7 @@ impl SnapshotRegistry {
         let mut entries = self.entries.lock();
         let state = load();
         let sequence = sequence_of(&state);
-        match entries.back_mut() {
+        match entries.list.back_mut() {
             Some(last) if last.sequence == sequence => {
                 last.active += 1;
                 last.readers += 1;
@@ -58,7 +84,7 @@ impl SnapshotRegistry {
                     last.is_none_or(|last| last.sequence < sequence),
                     "an older state was published"
                 );
-                entries.push_back(Entry { sequence, active: 1, readers: 1 });
+                entries.list.push_back(Entry { sequence, active: 1, readers: 1, stalled: false });
             }
         }
         drop(entries);
@@ -69,43 +95,119 @@ impl SnapshotRegistry {
     pub(crate) fn oldest(&self, published: impl FnOnce() -> u64) -> u64 {
         let entries = self.entries.lock();
         let published = published();
-        entries.front().map_or(published, |entry| entry.sequence.min(published))
+        entries.list.front().map_or(published, |entry| entry.sequence.min(published))
     }
 
     /// As [`SnapshotRegistry::oldest`], among those through which file data may still be read.
     pub(crate) fn oldest_reader(&self, published: impl FnOnce() -> u64) -> u64 {
         let entries = self.entries.lock();
         let published = published();
-        let oldest = entries.iter().find(|entry| entry.readers > 0);
+        let oldest = entries.list.iter().find(|entry| entry.readers > 0);
         oldest.map_or(published, |entry| entry.sequence.min(published))
     }
 
     /// True when file data may still be read through a snapshot of one of these commits.
     pub(crate) fn reads_between(&self, first: u64, last: u64) -> bool {
-        let entries = self.entries.lock();
-        let from = entries.partition_point(|entry| entry.sequence < first);
-        entries.range(from..).take_while(|entry| entry.sequence <= last).any(|entry| entry.readers > 0)
+        let list = &self.entries.lock().list;
+        let from = list.partition_point(|entry| entry.sequence < first);
+        list.range(from..).take_while(|entry| entry.sequence <= last).any(|entry| entry.readers > 0)
     }
 
     /// Number of snapshots in use.
     pub(crate) fn len(&self) -> usize {
-        self.entries.lock().iter().map(|entry| entry.active).sum()
+        self.entries.lock().list.iter().map(|entry| entry.active).sum()
+    }
+
+    /// Waits until nobody reads through a snapshot older than commit `before`, or [`SnapshotRegistry::wake`] is called.
+    /// It gives up when none of these readers has ended for as long as `patience`; those for whom somebody has done so
+    /// before, with `marks`, are not waited for again. Nobody can become such a reader when `before` was published already.
+    pub(crate) fn wait_for_readers(&self, before: u64, patience: Duration, marks: bool) -> Waited {
+        let mut entries = self.entries.lock();
+        let freed = entries.freed;
+        let mut readers = usize::MAX;
+        let mut deadline = None;
+        loop {
+            let now = entries.readers(before);
+            if now == 0 || entries.freed != freed {
+                return Waited::Freed;
+            }
+            if patience.is_zero() || entries.all_stalled(before) {
+                return Waited::InVain;
+            }
+            if now < readers {
+                // The clock is not asked before somebody has to wait.
+                deadline = Instant::now().checked_add(patience);
+                readers = now;
+            }
+            entries.waiting += 1;
+            let late = match deadline {
+                Some(deadline) => self.freed.wait_until(&mut entries, deadline).timed_out(),
+                None => {
+                    self.freed.wait(&mut entries);
+                    false
+                }
+            };
+            entries.waiting -= 1;
+            if late && entries.readers(before) == readers && entries.freed == freed {
+                if marks {
+                    entries.mark_stalled(before);
+                }
+                return Waited::InVain;
+            }
+        }
+    }
+
+    /// Segments came free: those who wait for readers look again.
+    pub(crate) fn wake(&self) {
+        let mut entries = self.entries.lock();
+        entries.freed += 1;
+        if entries.waiting > 0 {
+            self.freed.notify_all();
+        }
     }
 
     /// Counts one reader less, if asked to, and one snapshot less.
     fn uncount(&self, sequence: u64, reader: bool, active: bool) {
         let mut entries = self.entries.lock();
-        let index = entries.partition_point(|entry| entry.sequence < sequence);
-        let Some(entry) = entries.get_mut(index).filter(|entry| entry.sequence == sequence) else { return };
+        let index = entries.list.partition_point(|entry| entry.sequence < sequence);
+        let Some(entry) = entries.list.get_mut(index).filter(|entry| entry.sequence == sequence) else {
+            return;
+        };
         entry.readers -= usize::from(reader);
         entry.active -= usize::from(active);
+        entry.stalled &= !reader;
         if entry.active == 0 {
-            entries.remove(index);
+            entries.list.remove(index);
+        }
+        if reader && entries.waiting > 0 {
+            self.freed.notify_all();
+        }
+    }
+}
+
+impl Entries {
+    fn readers(&self, before: u64) -> usize {
+        self.list.iter().take_while(|entry| entry.sequence < before).map(|entry| entry.readers).sum()
+    }
+
+    fn all_stalled(&self, before: u64) -> bool {
+        let mut older = self.list.iter().take_while(|entry| entry.sequence < before);
+        older.all(|entry| entry.stalled || entry.readers == 0)
+    }
+
+    fn mark_stalled(&mut self, before: u64) {
+        for entry in self.list.iter_mut().take_while(|entry| entry.sequence < before) {
+            entry.stalled = true;
         }
     }
 }
 
 impl Registration {
+    /// True while file data may be read through this snapshot.
+    pub(crate) fn reads(&self) -> bool {
+        self.reads.load(Ordering::Acquire)
+    }
+
     /// Nobody reads file data through this snapshot any more.
     pub(crate) fn release_data(&self) {
         if self.reads.swap(false, Ordering::AcqRel) {
@@ -143,5 +245,46 @@ mod tests {
         assert_eq!((registry.oldest(|| 9), registry.oldest_reader(|| 9), registry.len()), (3, 9, 1));
         drop(first);
         assert_eq!((registry.oldest(|| 9), registry.len()), (9, 0));
+    }
+
+    #[test]
+    fn who_waits_goes_on_when_the_last_reader_has_ended() {
+        let registry = Arc::new(SnapshotRegistry::default());
+        let register = |sequence: u64| registry.register(|| sequence, |sequence| *sequence).1;
+        let (first, second, newer) = (register(3), register(5), register(8));
+        let wait = |patience| registry.wait_for_readers(6, Duration::from_millis(patience), true);
+        assert_eq!(wait(0), Waited::InVain);
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| wait(60_000));
+            scope.spawn(move || drop((second, first)));
+            assert_eq!(waiting.join().expect("no panic"), Waited::Freed);
+        });
+        assert_eq!(wait(60_000), Waited::Freed, "newer ones are not waited for");
+        drop(newer);
+    }
+
+    #[test]
+    fn who_waits_in_vain_says_so_and_nobody_waits_for_the_same_again() {
+        let registry = Arc::new(SnapshotRegistry::default());
+        let register = |sequence: u64| registry.register(|| sequence, |sequence| *sequence).1;
+        let (first, second) = (register(3), register(3));
+        assert_eq!(registry.wait_for_readers(4, Duration::from_millis(10), true), Waited::InVain);
+        assert_eq!(registry.wait_for_readers(4, Duration::MAX, true), Waited::InVain, "at once");
+        // One of them ends: that is hope.
+        drop(first);
+        let begun = Instant::now();
+        assert_eq!(registry.wait_for_readers(4, Duration::from_millis(10), true), Waited::InVain);
+        assert!(begun.elapsed() >= Duration::from_millis(10));
+        std::thread::scope(|scope| {
+            second.release_data();
+            let third = register(4);
+            let waiting = scope.spawn(|| registry.wait_for_readers(5, Duration::MAX, true));
+            while registry.entries.lock().waiting == 0 {
+                std::thread::yield_now();
+            }
+            registry.wake();
+            assert_eq!(waiting.join().expect("no panic"), Waited::Freed, "segments came free");
+            drop(third);
+        });
     }
 }

@@ -46,6 +46,8 @@ impl Shared {
         // Where the data goes decides the mutations, and their size decides whether it all fits there.
         if sequencer.appender.room() < data_len + RECORD_HEADER_BYTES {
             self.switch_segment(sequencer, purpose)?;
+        } else {
+            self.check_reserve(sequencer, purpose)?;
         }
         let mut inline = true;
         let applied = loop {
@@ -205,6 +207,8 @@ impl Shared {
         }
         if sequencer.appender.room() < chunk.0.len() + owner.len() {
             self.switch_segment(sequencer, purpose)?;
+        } else {
+            self.check_reserve(sequencer, purpose)?;
         }
         let pin = Pin::new(&sequencer.appender.segment().pins);
         let extent = locate(

@@ -30,6 +30,11 @@ impl Snapshot {
         self.state.sequence
     }
 
+    /// Its commit, while file data may be read through it.
+    pub(crate) fn reads_at(&self) -> Option<u64> {
+        self.registration.reads().then_some(self.state.sequence)
+    }
+
     /// No file data will be read through this snapshot any more, so what only it still refers to can be reused; keys
     /// and values stay readable. Does nothing while there are clones of it.
     pub(crate) fn release_data(&self) {

@@ -4,6 +4,10 @@
 //! the scenario either gives an idle worker something to do or lets one of the writes go, and takes images of what a
 //! power cut now would leave. When nobody can go on although nothing is held, somebody was forgotten.
 //!
+//! The scenario holds snapshots as well. Who finds no space waits for them, and where nobody else can go on, they end,
+//! the oldest first. In a volume whose size is limited, nothing may then fail for lack of space: what the commits write
+//! is never as much as the volume holds.
+//!
 //! Only one decision is made at a time, so a seed gives nearly the same run again: what is left to the scheduler is a race
 //! between callers that one completion has woken together. A replay tries several times.
 
@@ -46,7 +50,13 @@ struct Overlap {
 
 fn options(profile: &Profile) -> EngineOptions {
     // Small, so that ordered commits make writes of their own beside the durable ones.
-    EngineOptions { queue_bytes_max: 32 << 10, overlap_flush_us: 0, ..engine_mode::options(profile) }
+    EngineOptions {
+        queue_bytes_max: 32 << 10,
+        overlap_flush_us: 0,
+        // Nobody gives up waiting for a snapshot: the scenario decides when one ends.
+        reader_patience: Duration::MAX,
+        ..engine_mode::options(profile)
+    }
 }
 
 /// Runs one scenario.
@@ -122,6 +132,9 @@ impl Overlap {
         let mut idle = self.workers.idle();
         let held = self.disk.held();
         if idle.is_empty() && held.is_empty() {
+            if self.end_oldest_snapshot(runner, step) {
+                return self.after_step(runner, step);
+            }
             if self.is_stuck() {
                 return Err(self.fail(runner, step, "every worker waits, and nothing is in flight"));
             }
@@ -137,6 +150,22 @@ impl Overlap {
             self.release(runner, step, held);
         }
         self.after_step(runner, step)
+    }
+
+    /// Ends a snapshot for which workers may be waiting; false when there is none left.
+    fn end_oldest_snapshot(&mut self, runner: &Runner, step: usize) -> bool {
+        if self.held.is_empty() {
+            return false;
+        }
+        let snapshot = self.held.remove(0);
+        if runner.options.trace {
+            println!(
+                "{step:4} the snapshot of commit {} ends, of {}",
+                snapshot.sequence(),
+                self.held.len() + 1
+            );
+        }
+        true
     }
 
     /// True when nothing goes on by itself even after a while. A worker that waits for a lock of the allocator, which
@@ -176,7 +205,7 @@ impl Overlap {
             }
             match answer {
                 Ok(()) => {}
-                Err(error) if is_no_space(&error) && runner.profile.is_limited() => {}
+                Err(error) if is_no_space(&error) && runner.profile.capacity_bytes.is_some() => {}
                 Err(_) if self.poisoned => {}
                 Err(error) => return Err(self.fail(runner, step, format!("worker {worker}: {error}"))),
             }
@@ -214,8 +243,9 @@ impl Overlap {
         }
         self.held.push(self.engine.snapshot());
         if self.held.len() > 4 {
-            let at = self.random.usize(0..self.held.len());
-            self.held.swap_remove(at);
+            // The oldest, which holds most, stays for longest.
+            let at = self.random.usize(0..self.held.len()).max(self.random.usize(0..self.held.len()));
+            self.held.remove(at);
         }
         for snapshot in &self.held {
             self.ledger
@@ -275,7 +305,7 @@ impl Overlap {
                 self.release(runner, step, held);
             } else if self.workers.idle().len() == WORKERS {
                 break;
-            } else if self.is_stuck() {
+            } else if !self.end_oldest_snapshot(runner, step) && self.is_stuck() {
                 return Err(self.fail(runner, step, "a worker waits although nothing is in flight"));
             }
             self.after_step(runner, step)?;

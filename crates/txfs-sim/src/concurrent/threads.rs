@@ -38,6 +38,8 @@ fn options(profile: &Profile) -> EngineOptions {
         flush_interval: Duration::from_millis(5),
         queue_bytes_max: 64 << 10,
         overlap_flush_us: 0,
+        // A thread may be waiting for a snapshot of its own.
+        reader_patience: Duration::from_millis(5),
         ..engine_mode::options(profile)
     }
 }

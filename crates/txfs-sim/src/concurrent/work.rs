@@ -146,7 +146,7 @@ impl Ledger {
             }
         }
         let (data, placed) =
-            if work.ahead { (Vec::new(), Some(engine.place(chunks)?)) } else { (chunks, None) };
+            if work.ahead { (Vec::new(), Some(engine.place(None, chunks)?)) } else { (chunks, None) };
         let given = AtomicU64::new(0);
         let empty = ConflictSet::new();
         engine.commit(Commit {
@@ -266,7 +266,8 @@ impl Ledger {
 
 /// True when an action failed because the disk is full.
 pub(crate) fn is_no_space(error: &EngineError) -> bool {
-    matches!(error, EngineError::NoSpace { .. } | EngineError::Index(IndexError::NoSpace { .. }))
+    use EngineError::{Index, NoSpace, SpaceHeld};
+    matches!(error, NoSpace { .. } | SpaceHeld { .. } | Index(IndexError::NoSpace { .. }))
 }
 
 /// The number of commits in a state.

@@ -108,10 +108,10 @@ const SMALL: Profile = Profile {
 };
 
 /// Kinds that a campaign goes round by itself; the others, which come last, run when they are named.
-pub const PROFILES_IN_TURN: usize = 11;
+pub const PROFILES_IN_TURN: usize = 12;
 
 /// All kinds.
-pub static PROFILES: [Profile; 11] = [
+pub static PROFILES: [Profile; 12] = [
     SMALL,
     Profile {
         name: "many-commits",
@@ -237,6 +237,21 @@ pub static PROFILES: [Profile; 11] = [
         checkpoint_weight: 3,
         capacity_bytes: Some(5 << 20),
         images_per_write: 2,
+        ..SMALL
+    },
+    // So few segments, written over so fast, that a snapshot of a while ago holds most of them.
+    Profile {
+        name: "held-space",
+        steps: 140,
+        write_bytes_max: 140 * KIB,
+        file_bytes_max: 280 * KIB,
+        inodes_max: 12,
+        checkpoint_distance_bytes: 700 * KIB,
+        transaction_memory_bytes: 96 << 10,
+        data_percent: 85,
+        look_percent: 5,
+        segments_max: Some(9),
+        clean_weight: 3,
         ..SMALL
     },
 ];

@@ -91,7 +91,7 @@ impl Session {
         if batch.chunks.is_empty() {
             return Ok(());
         }
-        let mut placed = self.shared.engine.place(batch.chunks)?;
+        let mut placed = self.shared.engine.place(Some(&self.snapshot), batch.chunks)?;
         let mut freed = 0;
         for ((ino, first), extent) in batch.places.into_iter().zip(placed.take_extents()) {
             if let Some(state) = self.overlay.inodes.get_mut(&ino) {
