@@ -22,6 +22,9 @@ pub enum Alone {
     /// Three files of 10 MB, then 10 MB in a file of 40 MB
     #[command(name = "large-update")]
     Large(scale::large::Options),
+    /// Small durable transactions against raw writes, operation by operation
+    #[command(name = "small-transactions")]
+    Small(scale::small::Options),
     /// Commit latency while checkpoints run
     #[command(name = "checkpoint-latency")]
     Checkpoint(scale::checkpoint::Options),
@@ -55,6 +58,10 @@ impl Alone {
             }
             Alone::Large(options) => {
                 let outcome = scale::large::run(options)?;
+                print(options.json, &outcome, outcome.table())
+            }
+            Alone::Small(options) => {
+                let outcome = scale::small::run(options)?;
                 print(options.json, &outcome, outcome.table())
             }
             Alone::Checkpoint(options) => {

@@ -63,6 +63,8 @@ pub struct Outcome {
     pub abort_work_s: f64,
     /// The abort itself.
     pub abort_s: f64,
+    /// Highest resident memory while it wrote and was aborted.
+    pub abort_peak_mib: f64,
     /// Opening the volume after a close.
     pub open_s: f64,
     /// Size of all segments before and after the abort, once its space is free again.
@@ -192,6 +194,7 @@ pub fn run(options: &Options) -> Result<Outcome, Failure> {
 
     let files = ((options.abort_gigabytes * 1e9 / bytes as f64) as u64).max(1);
     let segments_before = volume.stat()?.engine.segments;
+    reset_peak();
     let (transaction, work) = timed(|| {
         let transaction = volume.begin();
         write_files(&transaction, "aborted", files, bytes)?;
@@ -201,6 +204,7 @@ pub fn run(options: &Options) -> Result<Outcome, Failure> {
         transaction.abort();
         Ok(())
     })?;
+    let abort_peak = peak_mib();
     volume.sync()?;
     volume.checkpoint()?;
     let after = volume.stat()?.engine;
@@ -226,6 +230,7 @@ pub fn run(options: &Options) -> Result<Outcome, Failure> {
         abort_bytes: bytes * files,
         abort_work_s: work.as_secs_f64(),
         abort_s: abort.as_secs_f64(),
+        abort_peak_mib: abort_peak,
         open_s: open.as_secs_f64(),
         segments_before,
         segments_after: after.segments,
@@ -252,10 +257,12 @@ impl Outcome {
         let _ = writeln!(out, "  others, at its commit  {}", self.during_commit.text());
         let _ = writeln!(
             out,
-            "aborted: {:.1} GB, work {:.1} s, abort {:.3} s; segments {} before, {} after, {} of them spare",
+            "aborted: {:.1} GB, work {:.1} s, abort {:.3} s, peak resident {:.0} MiB; segments {} before, {} after, {} of \
+             them spare",
             self.abort_bytes as f64 / 1e9,
             self.abort_work_s,
             self.abort_s,
+            self.abort_peak_mib,
             self.segments_before,
             self.segments_after,
             self.segments_spare

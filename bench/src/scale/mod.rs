@@ -1,5 +1,5 @@
 //! Size: transactions larger than memory, volumes of millions of files, time to open after a crash, large sequential
-//! reads and writes, and what a checkpoint costs those who commit meanwhile.
+//! reads and writes, and what a checkpoint costs those who commit meanwhile; and small transactions against the device.
 //!
 //! These take minutes and gigabytes, so each is a command of its own with its size as an option.
 
@@ -10,6 +10,7 @@ pub mod large;
 pub mod many;
 pub mod opening;
 pub mod sequential;
+pub mod small;
 
 use std::fs;
 use std::path::Path;
