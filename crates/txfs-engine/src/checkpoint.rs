@@ -90,10 +90,10 @@ impl Shared {
     fn freeze(&self) -> Result<Frozen> {
         let mut sequencer = self.sequencer.lock();
         self.seal(&mut sequencer)?;
-        let current = self.state.load_full();
+        let current = self.state.load();
         let mut view = current.view.clone();
         view.frozen = Some(std::mem::replace(&mut view.active, Memtable::new()));
-        self.state.store(Arc::new(State { sequence: current.sequence, view }));
+        self.state.store(State { sequence: current.sequence, view });
         self.log_bytes_since_checkpoint.store(0, Ordering::Relaxed);
         self.changes_since_checkpoint.store(0, Ordering::Relaxed);
         let record = sequencer.checkpoint_record();
@@ -122,11 +122,11 @@ impl Shared {
             }
         })?;
         let sequencer = self.sequencer.lock();
-        let current = self.state.load_full();
+        let current = self.state.load();
         let mut view = current.view.clone();
         view.base = base;
         view.frozen = None;
-        self.state.store(Arc::new(State { sequence: current.sequence, view }));
+        self.state.store(State { sequence: current.sequence, view });
         drop(sequencer);
         for (segment, since) in &frozen.dead {
             self.pool.retire(segment, *since);

@@ -13,7 +13,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use txfs_disk::{Disk, LockGuard};
 
@@ -34,7 +33,7 @@ use crate::txn::deferred::DeferredData;
 use crate::txn::prepared::Prepared;
 use crate::txn::registry::SnapshotRegistry;
 use crate::txn::sequencing::describe;
-use crate::txn::snapshot::State;
+use crate::txn::snapshot::Published;
 use crate::txn::{Chunk, Snapshot};
 
 /// Data up to this many bytes goes into the commit's own record; more goes ahead of it.
@@ -60,7 +59,7 @@ pub(crate) struct Shared {
     pub(crate) options: EngineOptions,
     pub(crate) manifest: Manifest,
     pub(crate) recovery: RecoveryReport,
-    pub(crate) state: ArcSwap<State>,
+    pub(crate) state: Published,
     pub(crate) sequencer: Mutex<Sequencer>,
     pub(crate) registry: Arc<SnapshotRegistry>,
     pub(crate) writer: LogWriter,
@@ -298,7 +297,7 @@ impl Shared {
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {
-        let (state, registration) = self.registry.register(|| self.state.load_full(), |state| state.sequence);
+        let (state, registration) = self.registry.register(|| self.state.load(), |state| state.sequence);
         Snapshot { state, registration: Arc::new(registration) }
     }
 

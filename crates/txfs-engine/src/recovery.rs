@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Instant;
 
-use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use txfs_disk::{Disk, LockOutcome};
 
@@ -30,7 +29,7 @@ use crate::sequencer::{LiveBytes, Sequencer};
 use crate::txn::deferred::{DeferredData, Group};
 use crate::txn::history::ConflictHistory;
 use crate::txn::registry::SnapshotRegistry;
-use crate::txn::snapshot::State;
+use crate::txn::snapshot::{Published, State};
 
 /// Name of the index file.
 pub(crate) const INDEX_NAME: &str = "index";
@@ -185,7 +184,7 @@ impl Engine {
             options,
             manifest,
             recovery: replayed.report,
-            state: ArcSwap::from_pointee(state),
+            state: Published::new(state),
             sequencer: Mutex::new(sequencer),
             registry: Arc::new(SnapshotRegistry::default()),
             pool,

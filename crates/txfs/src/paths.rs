@@ -185,8 +185,13 @@ pub trait Paths: View {
             let mut content = Vec::new();
             loop {
                 let piece = view.read(ino, content.len() as u64, READ_BYTES)?;
-                content.extend_from_slice(&piece);
-                if piece.len() < READ_BYTES {
+                let is_last = piece.len() < READ_BYTES;
+                if content.is_empty() {
+                    content = piece;
+                } else {
+                    content.extend_from_slice(&piece);
+                }
+                if is_last {
                     return Ok(content);
                 }
             }

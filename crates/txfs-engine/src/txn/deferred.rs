@@ -236,7 +236,7 @@ impl Shared {
         self.sweep(sequencer);
         let mut mutation_bytes = Vec::new();
         let (current, applied) = loop {
-            let current = self.state.load_full();
+            let current = self.state.load();
             let group = &sequencer.group;
             let extents = locate(described, group.segment, group.next_offset);
             let applied = (commit.apply)(&current.view, &extents)?;
@@ -294,7 +294,7 @@ impl Shared {
         if sequencer.appender.room() < sequencer.group.reserved_bytes() {
             self.switch_segment(sequencer, Purpose::Metadata)?;
         }
-        let current = self.state.load_full();
+        let current = self.state.load();
         let group = &sequencer.group;
         let segment = sequencer.appender.segment().id;
         let mut offset = sequencer.appender.data_start();
@@ -340,7 +340,7 @@ impl Shared {
         let dropped = (group.data_bytes as u64).saturating_sub(left);
         self.counters.deferred_bytes_dropped.fetch_add(dropped, Ordering::Relaxed);
         self.counters.commits_merged.fetch_add(group.commits - 1, Ordering::Relaxed);
-        self.state.store(Arc::new(State { sequence, view }));
+        self.state.store(State { sequence, view });
         self.deferred.seal(group.segment, group.first, sequence);
         self.deferred.prune(|first, last| self.registry.reads_between(first, last));
         Ok(())

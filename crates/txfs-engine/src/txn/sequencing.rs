@@ -3,7 +3,6 @@
 //! It runs under the sequencer's lock. Nothing is published before everything that may fail has succeeded; what was
 //! appended for a commit that then fails is garbage that no commit record claims.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::engine::Shared;
@@ -21,6 +20,8 @@ use crate::txn::{Chunk, ConflictSet};
 
 /// The longest piece of mutations in one record, in bytes.
 const PART_BYTES_MAX: usize = 1 << 20;
+/// What the mutations of a small commit take at most.
+const USUAL_MUTATION_BYTES: usize = 512;
 
 impl Shared {
     /// The critical section. `described` are the chunks' checksums, still without a place. With large prepared mutations
@@ -38,9 +39,9 @@ impl Shared {
         let sequencer = &mut *guard;
         self.validate(sequencer, commit)?;
         self.seal(sequencer)?;
-        let current = self.state.load_full();
+        let current = self.state.load();
         let data_len: usize = data.iter().map(|chunk| chunk.0.len()).sum();
-        let mut mutation_bytes = Vec::new();
+        let mut mutation_bytes = Vec::with_capacity(USUAL_MUTATION_BYTES);
         let mut pins = Vec::new();
 
         // Where the data goes decides the mutations, and their size decides whether it all fits there.
@@ -111,6 +112,8 @@ impl Shared {
         let queued = sequencer.appender.queued_bytes();
         self.count_log((queued - before) as u64, live.changes());
         self.publish(sequencer, commit, applied.also_writes, &live, State { sequence, view });
+        // What is left is only given back, the state before this one among it; nobody has to wait for that.
+        drop(guard);
         Ok((Receipt { sequence }, record, queued))
     }
 
@@ -145,7 +148,7 @@ impl Shared {
         sequencer.sequence = sequence;
         sequencer.live.apply(live, sequence);
         sequencer.history.forget_up_to(oldest);
-        self.state.store(Arc::new(state));
+        self.state.store(state);
         sequencer.history.record(commit.writes, sequence);
         if !also_writes.is_empty() {
             sequencer.history.record(&also_writes, sequence);

@@ -1,7 +1,10 @@
-//! An immutable view of all keys at one commit. Taking one costs a reference count; readers never lock.
+//! An immutable view of all keys at one commit. Taking one costs a reference count; reading through it
+//! takes no lock.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+
+use parking_lot::RwLock;
 
 use super::registry::Registration;
 use crate::error::Result;
@@ -14,6 +17,28 @@ pub(crate) struct State {
     pub(crate) sequence: u64,
     /// Its keys and values.
     pub(crate) view: IndexView,
+}
+
+/// The latest state. Its lock is a leaf, held for as long as it takes to copy or to replace a pointer: a lock-free cell
+/// makes whoever publishes look at every thread that ever read, in the critical section, and took half of the time there.
+#[derive(Debug)]
+pub(crate) struct Published(RwLock<Arc<State>>);
+
+impl Published {
+    pub(crate) fn new(state: State) -> Published {
+        Published(RwLock::new(Arc::new(state)))
+    }
+
+    pub(crate) fn load(&self) -> Arc<State> {
+        self.0.read().clone()
+    }
+
+    pub(crate) fn store(&self, state: State) {
+        let state = Arc::new(state);
+        let before = std::mem::replace(&mut *self.0.write(), state);
+        // If nobody else has it, what only it refers to is given back, outside of the lock.
+        drop(before);
+    }
 }
 
 /// A view of the volume as of one commit; it stays as it is whatever others commit, and keeps the space it refers

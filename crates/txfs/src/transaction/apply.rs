@@ -16,7 +16,7 @@ use super::session::{load_inode, visit_extents};
 use crate::conflict::{ATTRIBUTE_SPACE, Conflict, ConflictKind, EXISTS};
 use crate::error::{Error, Result};
 use crate::records::{InodeRecord, key, small};
-use crate::types::{Ino, NodeKind, Timestamp};
+use crate::types::{Ino, NodeKind, PAGE_BYTES, Timestamp};
 
 /// A file of up to this many pages is removed in the commit that takes its last name; a larger one becomes an orphan
 /// first, and goes in several commits afterwards.
@@ -76,6 +76,7 @@ fn apply_inode(
     applied: &mut Applied,
 ) -> Result<()> {
     let (ino, state) = (inode.ino, &inode.state);
+    let mut stored_pages = 0;
     let mut record = match &state.original {
         None => {
             if let Some(target) = &state.target {
@@ -85,6 +86,7 @@ fn apply_inode(
         }
         Some(original) => {
             let current = load_inode(read, ino)?.ok_or_else(|| vanished(ino))?;
+            stored_pages = current.size.div_ceil(PAGE_BYTES);
             merge(inode, original, current)
         }
     };
@@ -103,7 +105,7 @@ fn apply_inode(
         return Err(vanished(ino));
     }
     if !inode.cleared.is_empty() && !inode.data_dropped {
-        let delta = replace_extents(inode, read, places, &mut applied.mutations)?;
+        let delta = replace_extents(inode, read, stored_pages, places, &mut applied.mutations)?;
         record.pages = u64::try_from(i128::from(record.pages) + i128::from(delta)).unwrap_or(0);
     }
     for (name, value) in &state.xattrs {
@@ -182,10 +184,11 @@ pub(crate) fn remove_node(
 }
 
 /// Takes the cleared ranges out of the file's extents and puts the new content in; returns by how many pages the
-/// file's allocation changed.
+/// file's allocation changed. No extent lies behind the file's first `stored_pages`, so appending looks for none.
 fn replace_extents(
     inode: &InodePlan,
     read: &dyn Read,
+    stored_pages: u64,
     places: &[Extent],
     mutations: &mut Vec<Mutation>,
 ) -> Result<i64> {
@@ -199,32 +202,36 @@ fn replace_extents(
         }
     };
     let mut delta = 0;
-    // What stands at each first page afterwards; `None`: the old extent there goes.
+    // What stands at each first page afterwards; `None`: the old extent there goes. All old extents that are touched are
+    // in it before the new ones come.
     let mut after: BTreeMap<u64, Option<Extent>> = BTreeMap::new();
-    if inode.state.original.is_some() {
-        let mut behind = 0;
-        for &(first, last) in &inode.cleared {
-            visit_extents(read, ino, first, last, &mut |start, extent| {
-                // One extent can reach into several ranges; it is cut at all of them when met first.
-                if start >= behind {
-                    behind = start + 1;
-                    delta -= cut_extent(start, &extent, &inode.cleared, &mut after);
-                }
-                true
-            })?;
-        }
+    let mut behind = 0;
+    for &(first, last) in inode.cleared.iter().take_while(|(first, _)| *first < stored_pages) {
+        let last = last.min(stored_pages - 1);
+        visit_extents(read, ino, first, last, &mut |start, extent| {
+            // One extent can reach into several ranges; it is cut at all of them when met first.
+            if start >= behind {
+                behind = start + 1;
+                delta -= cut_extent(start, &extent, &inode.cleared, &mut after);
+            }
+            true
+        })?;
     }
+    // Ascending.
+    let mut new = Vec::new();
     for (first, fresh) in &inode.fresh {
         let extent = source(fresh)?;
         delta += i64::from(extent.pages());
-        after.insert(*first, Some(extent));
+        if after.insert(*first, Some(extent)).is_none() {
+            new.push(*first);
+        }
     }
     mutations.reserve(after.len() + 1);
     mutations.extend(after.into_iter().map(|(first, extent)| {
         let key = key::extent(ino, first);
         match extent {
-            // Nobody else has had the number of a node made here.
-            Some(extent) if inode.state.is_created() => {
+            // There is none at this page: the engine need not look for one either.
+            Some(extent) if new.binary_search(&first).is_ok() => {
                 Mutation::PutNew { key: key.to_vec(), value: extent.encode() }
             }
             Some(extent) => put(key, extent.encode()),
