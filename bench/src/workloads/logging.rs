@@ -9,15 +9,16 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use bytemuck::Zeroable;
 use txfs::{Durability, FileOptions, Paths};
 
 use crate::Result;
 use crate::bench::Bench;
 use crate::contestants::Kind;
 use crate::contestants::embedded::Embedded;
-use crate::contestants::plain::{PAGE_BYTES, PlainDirectory};
+use crate::contestants::plain::{PAGE_BYTES, Page, PlainDirectory};
 use crate::result::{Goal, Plot, Section};
-use crate::rounds::{Contestant, Meter, compete};
+use crate::rounds::{Contestant, Meter, compete, delay_text};
 use crate::workloads::Workload;
 
 /// See the module.
@@ -31,6 +32,7 @@ pub const WORKLOAD: Workload = Workload::new(
 const FILE_BYTES: u64 = 16 << 20;
 const PREPARED_BYTES: u64 = 256 << 20;
 
+const RAW: &str = "raw: one direct data-sync write";
 const WRAPPED: &str = "TxFS: the same calls in a transaction";
 const REWRITTEN: &str = "TxFS: rewritten";
 const MOUNT: &str = "TxFS mount: in a transaction";
@@ -107,8 +109,17 @@ fn run(bench: &Bench) -> Result<Section> {
             Ok(())
         })
     };
+    let raw_directory = PlainDirectory::create(&bench.places.txfs)?;
+    let raw = raw_directory.direct_file("raw", file_bytes)?;
     let settle = || embedded.settle();
     let mut contestants = vec![
+        Contestant::new(RAW, &embedded.place, |meter| {
+            let mut page = Page::zeroed();
+            updates(meter, pages, |offset, content| {
+                page.0.copy_from_slice(content);
+                raw.overwrite(offset / PAGE_BYTES as u64, &page)
+            })
+        }),
         Contestant::new(WRAPPED, &embedded.place, wrapped).settling(settle),
         Contestant::new(REWRITTEN, &embedded.place, rewritten).settling(settle),
     ];
@@ -160,7 +171,23 @@ fn run(bench: &Bench) -> Result<Section> {
             }
         }
     }
+    let bounds: Vec<String> = bench
+        .flush_delays_us
+        .iter()
+        .filter_map(|&delay| {
+            let bound = contest.rate_ratio(RAW, &Kind::Ext4.to_string(), delay)?;
+            Some(format!("{} ({})", bound.text(1), delay_text(delay)))
+        })
+        .collect();
+    let notes = (!bounds.is_empty()).then(|| {
+        format!(
+            "The bound that the device sets: one raw write of 4 KiB has {} times the rate of ext4's protocol with its \
+             four flushes. An update that is durable when it returns cannot be faster than that.",
+            bounds.join(", ")
+        )
+    });
     Ok(Section {
+        notes: notes.into_iter().collect(),
         title: "An update through a log file".to_owned(),
         about: format!(
             "The protocol of figure 1b of the TxFS paper, 4 KiB at a random place of a file of {} MiB: write and sync a \
