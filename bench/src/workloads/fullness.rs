@@ -5,7 +5,7 @@ use crate::Result;
 use crate::bench::Bench;
 use crate::contestants::plain::PAGE_BYTES;
 use crate::result::{Cell, Lines, Plot, Section, Table};
-use crate::scale::fullness::{HOT_PAGES_PERCENT, HOT_WRITES_PERCENT, Overwritten, Point};
+use crate::scale::fullness::{HOT_PAGES_PERCENT, HOT_WRITES_PERCENT, MEASURED_SHARE, Overwritten, Point};
 use crate::workloads::Workload;
 
 /// See the module.
@@ -24,6 +24,8 @@ fn table(caption: String, points: &[Point]) -> Table {
         "Full",
         "Device bytes per user byte",
         "of these, log",
+        "log, first half",
+        "second half",
         "of which moved by cleaning",
         "index",
         "Commits a second",
@@ -33,6 +35,8 @@ fn table(caption: String, points: &[Point]) -> Table {
             Cell::text(format!("{} %", point.percent)),
             Cell::number(point.device, 2),
             Cell::number(point.log, 2),
+            Cell::number(point.log_halves[0], 2),
+            Cell::number(point.log_halves[1], 2),
             Cell::number(point.moved, 2),
             Cell::number(point.index, 2),
             Cell::number(point.rate, 0),
@@ -44,14 +48,16 @@ fn table(caption: String, points: &[Point]) -> Table {
 fn run(bench: &Bench) -> Result<Section> {
     let size = bench.scaled(VOLUME_BYTES, 16 * SEGMENT_BYTES) / SEGMENT_BYTES * SEGMENT_BYTES;
     // as much as the volume holds; in a quick look just enough to have done it
-    let count = bench.scaled(size / PAGE_BYTES as u64, 200);
+    let before = bench.scaled(size / PAGE_BYTES as u64, 200);
+    let measured = bench.scaled(size / PAGE_BYTES as u64 / MEASURED_SHARE, 200);
     bench.progress.begin(PERCENTS.len() as u64 * 4);
     let (mut tables, mut series) = (Vec::new(), Vec::new());
     for skewed in [false, true] {
         let name = if skewed { "skewed" } else { "uniform" };
         let volume = Overwritten::create(&bench.places.txfs, size, SEGMENT_BYTES, skewed)?;
-        let points =
-            volume.points(&PERCENTS, count, &mut |what| bench.progress.step(&format!("{name}, {what}")))?;
+        let points = volume.points(&PERCENTS, before, measured, &mut |what| {
+            bench.progress.step(&format!("{name}, {what}"))
+        })?;
         tables.push(table(format!("Random durable 4 KiB overwrites in steady state, {name}"), &points));
         let line = |value: &dyn Fn(&Point) -> Option<f64>| {
             points.iter().filter_map(|point| Some((point.percent as f64, value(point)?))).collect()
@@ -71,8 +77,9 @@ fn run(bench: &Bench) -> Result<Section> {
         title: "Overwriting in a full volume".to_owned(),
         about: format!(
             "A volume with a limit of {} MiB is filled to a share of the space that statfs shows, then random pages \
-             are overwritten, a durable transaction for each, until as much has been written as the volume holds; \
-             then as much again is measured. Checkpoints and cleaning are included. Skewed: {HOT_WRITES_PERCENT} % of \
+             are overwritten, a transaction for each, until as much has been written as the volume holds; then a \
+             quarter of that is measured, durable, in two halves that show whether the state is steady. \
+             Checkpoints and cleaning are included. Skewed: {HOT_WRITES_PERCENT} % of \
              the overwrites go to {HOT_PAGES_PERCENT} % of the pages.",
             size >> 20
         ),

@@ -132,6 +132,9 @@ impl Shared {
             self.pool.retire(segment, *since);
         }
         self.registry.wake();
+        if let Err(error) = self.look_at_space(&mut self.sequencer.lock()) {
+            log::warn!("looking for space: {error}");
+        }
         checkpoints.frozen = None;
         self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
         Ok(())

@@ -75,6 +75,8 @@ pub(crate) struct Shared {
     pub(crate) cleaning: Mutex<crate::cleaning::Cleaner>,
     /// Live data that users may have at most, as of the last time that it was computed.
     pub(crate) live_bytes_max: AtomicU64,
+    /// The most that a transaction wrote to the log ahead of its commit recently.
+    pub(crate) placed_ahead: AtomicU64,
     /// Segments are about to run out: those who begin to write help to clean.
     pub(crate) space_is_short: AtomicBool,
     pub(crate) counters: Counters,
@@ -139,7 +141,14 @@ impl Engine {
     /// some are waited for, but not that one.
     pub fn place(&self, own: Option<&Snapshot>, chunks: Vec<Chunk>) -> Result<Placed> {
         let data_len: usize = chunks.iter().map(|chunk| chunk.0.len()).sum();
-        let placed = self.place_chunks(own, false, chunks)?;
+        let before = own.map_or(0, |snapshot| snapshot.registration.add_placed(data_len as u64));
+        let placed = self.place_chunks(own, false, chunks).inspect_err(|error| {
+            if matches!(error, EngineError::NoSpace { .. } | EngineError::SpaceHeld { .. }) {
+                // It may have wanted far more; when it is tried again it should find that.
+                self.shared.note_placed(2 * (before + data_len as u64));
+            }
+        })?;
+        self.shared.note_placed(before + data_len as u64);
         self.shared.counters.data_bytes.fetch_add(data_len as u64, Ordering::Relaxed);
         Ok(placed)
     }

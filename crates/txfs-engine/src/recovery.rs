@@ -171,6 +171,9 @@ impl Engine {
             epoch: manifest.epoch,
             group: Group::new(),
             segments_left: 0,
+            forgot_placed_at: 0,
+            room_least: 0,
+            room_wanted: 0,
         };
         replayed.report.open_us = begun.elapsed().as_micros() as u64;
         let state = State { sequence: replayed.sequence, view: replayed.view };
@@ -192,6 +195,7 @@ impl Engine {
             checkpointing: Mutex::new(Checkpoints::default()),
             cleaning: Mutex::default(),
             live_bytes_max: AtomicU64::new(u64::MAX),
+            placed_ahead: AtomicU64::new(0),
             space_is_short: AtomicBool::new(false),
             counters: Counters::default(),
             wake: Default::default(),

@@ -27,6 +27,12 @@ pub(crate) struct Sequencer {
     /// Segments that could be taken when somebody looked last: while those are fewer than are kept for others, the room
     /// that is left in the present segment belongs to the reserve as well.
     pub(crate) segments_left: u64,
+    /// What users had written when a little was forgotten of how much transactions write ahead of their commits.
+    pub(crate) forgot_placed_at: u64,
+    /// With less room than this in the present segment, everybody helps to clean before a transaction begins.
+    pub(crate) room_least: u64,
+    /// With less room than this, the cleaner is called.
+    pub(crate) room_wanted: u64,
 }
 
 impl Sequencer {

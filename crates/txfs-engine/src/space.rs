@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use crate::engine::{Engine, Shared};
 use crate::error::{EngineError, Result};
+use crate::format::CHUNK_BYTES_MAX;
 use crate::log::Segment;
 use crate::log::pool::{Purpose, RESERVED_SEGMENTS, no_space};
 use crate::sequencer::Sequencer;
@@ -31,6 +32,15 @@ const ROUNDS_MAX: u32 = 64;
 const MOMENT: Duration = Duration::from_millis(20);
 /// Retired segments above which more cleaning helps nobody: old snapshots hold the space.
 pub(crate) const RETIRED_MAX: usize = 4;
+
+/// How much should be ready to be written to, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ReadyWanted {
+    /// Below this, everybody helps.
+    pub(crate) least: u64,
+    /// Below this, the cleaner works in the background.
+    pub(crate) wanted: u64,
+}
 
 /// What came of making room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,12 +145,75 @@ impl Shared {
         })
     }
 
-    /// Segments below which everybody helps to clean: with less than these a transaction that places data could need more
-    /// than there are, and what is cleaned while it is open is no use to it.
-    pub(crate) fn segments_wanted(&self) -> u64 {
-        const READY_BYTES: u64 = 16 << 20;
-        let most = (self.pool.counts().0 as u64 / 8).max(2);
-        RESERVED_SEGMENTS + (READY_BYTES / self.manifest.segment_bytes).clamp(2, most)
+    /// How much should be ready beyond the reserve, in bytes. Cleaning in the background keeps to `wanted`; below `least`
+    /// everybody helps before a transaction begins. It is what a transaction finds that writes ahead of its commit: what
+    /// is cleaned while it is open is no use to it. But all that is kept ready is not there for dead data to gather in,
+    /// and that costs the more the smaller the volume is. So it is little, and as much as the largest of the transactions
+    /// needed that wrote ahead of their commits recently.
+    pub(crate) fn ready_wanted(&self) -> ReadyWanted {
+        let volume = match self.manifest.size_bytes_max {
+            0 => self.pool.counts().0 as u64 * self.manifest.segment_bytes,
+            limit => limit,
+        };
+        let placed = self.placed_ahead.load(Ordering::Relaxed).min(volume / 4);
+        let least = (volume / 64).min(16 << 20).max((volume / 12).min(4 << 20)).max(placed);
+        ReadyWanted { least, wanted: least + (volume / 128).min(self.manifest.segment_bytes / 8) }
+    }
+
+    /// Notes that a transaction has written so much ahead of its commit, or would have if there had been space.
+    pub(crate) fn note_placed(&self, bytes: u64) {
+        // Headers, and what stays unused at the ends of segments.
+        let needed = bytes + bytes / 8 + 2 * CHUNK_BYTES_MAX as u64;
+        if self.placed_ahead.fetch_max(needed, Ordering::Relaxed) < needed
+            && let Err(error) = self.look_at_space(&mut self.sequencer.lock())
+        {
+            log::warn!("looking for space: {error}");
+        }
+    }
+
+    /// Forgets a little of that now and then: most of it by the time that users have written as much as the volume holds.
+    fn forget_placed(&self, sequencer: &mut Sequencer) {
+        let written = self.counters.data_bytes.load(Ordering::Relaxed);
+        let volume = self.pool.counts().0 as u64 * self.manifest.segment_bytes;
+        if written.saturating_sub(sequencer.forgot_placed_at) >= volume / 16 {
+            sequencer.forgot_placed_at = written;
+            let placed = self.placed_ahead.load(Ordering::Relaxed);
+            self.placed_ahead.fetch_sub(placed.div_ceil(16), Ordering::Relaxed);
+        }
+    }
+
+    /// Looks how many segments are left, and so how full the present one may get before somebody has to clean.
+    pub(crate) fn look_at_space(&self, sequencer: &mut Sequencer) -> Result<()> {
+        sequencer.segments_left = self.available()?;
+        let ReadyWanted { least, wanted } = self.ready_wanted();
+        let room = |bytes: u64| match sequencer.segments_left.checked_sub(RESERVED_SEGMENTS) {
+            Some(segments) => bytes.saturating_sub(segments.saturating_mul(self.manifest.segment_bytes)),
+            None => u64::MAX,
+        };
+        (sequencer.room_least, sequencer.room_wanted) = (room(least), room(wanted));
+        self.note_room(sequencer);
+        Ok(())
+    }
+
+    /// After something was appended: calls those who make room, where little is left.
+    pub(crate) fn note_room(&self, sequencer: &mut Sequencer) {
+        let room = sequencer.appender.room() as u64;
+        let short = room < sequencer.room_least;
+        if short != self.space_is_short.load(Ordering::Relaxed) {
+            self.space_is_short.store(short, Ordering::Release);
+        }
+        if room < sequencer.room_wanted {
+            // Once is enough, until somebody looks again.
+            sequencer.room_wanted = 0;
+            self.wake.clean();
+        }
+    }
+
+    /// Space beyond the reserve that can be written to now, in bytes.
+    pub(crate) fn ready_bytes(&self) -> Result<u64> {
+        let Some(segments) = self.available()?.checked_sub(RESERVED_SEGMENTS) else { return Ok(0) };
+        let room = self.sequencer.lock().appender.room() as u64;
+        Ok(segments.saturating_mul(self.manifest.segment_bytes).saturating_add(room))
     }
 
     /// See [`Engine::make_way`].
@@ -149,24 +222,28 @@ impl Shared {
             return;
         }
         let mut cleaner = self.cleaning.lock();
-        // Looked at again whenever another segment is taken.
-        if !self.space_is_short.swap(false, Ordering::AcqRel) {
-            return;
-        }
         for _ in 0..ROUNDS_MAX {
-            let helped = match self.available() {
-                Ok(available) if available >= self.segments_wanted() => return,
-                Ok(_) if self.pool.counts().2 >= RETIRED_MAX || !self.is_worth_cleaning(&cleaner) => return,
-                Ok(_) if self.dead_segments() => self.checkpoint().map(|()| true),
-                Ok(_) => self.clean_in_need(&mut cleaner).map(|report| report.segments > 0),
+            if !self.space_is_short.load(Ordering::Acquire) {
+                return;
+            }
+            let looked = self.look_at_space(&mut self.sequencer.lock());
+            let helped = match looked {
+                Ok(()) if !self.space_is_short.load(Ordering::Acquire) => return,
+                Ok(()) if self.pool.counts().2 >= RETIRED_MAX => Ok(false),
+                Ok(()) if self.registry.anybody_places() || !self.is_worth_cleaning(&cleaner) => Ok(false),
+                Ok(()) if self.dead_segments() => self.checkpoint().map(|()| true),
+                Ok(()) => self.clean_in_need(&mut cleaner).map(|report| report.segments > 0),
                 Err(error) => Err(error),
             };
             match helped {
-                Ok(true) => {}
+                Ok(true) => continue,
                 // Whoever really needs the space will hear of it.
-                Ok(false) | Err(EngineError::NoSpace { .. }) => return,
-                Err(error) => return log::warn!("cleaning: {error}"),
+                Ok(false) | Err(EngineError::NoSpace { .. }) => {}
+                Err(error) => log::warn!("cleaning: {error}"),
             }
+            // Of no use now: until something changes, nobody needs to try it again.
+            self.sequencer.lock().room_least = 0;
+            return self.space_is_short.store(false, Ordering::Release);
         }
     }
 
@@ -208,8 +285,8 @@ impl Shared {
         segment.set_first_record(sequencer.appender.last_record() + 1);
         sequencer.appender.switch_segment(segment);
         self.measure_live_bytes_max()?;
-        sequencer.segments_left = self.available()?;
-        self.space_is_short.store(sequencer.segments_left < self.segments_wanted(), Ordering::Release);
+        self.forget_placed(sequencer);
+        self.look_at_space(sequencer)?;
         self.wake.maintenance();
         self.wake.clean();
         Ok(())

@@ -38,9 +38,35 @@ use crate::engine::{Engine, Shared};
 use crate::error::{EngineError, Result};
 use crate::log::Segment;
 use crate::log::pool::Purpose;
+use crate::space::{RETIRED_MAX, ReadyWanted};
 
-/// Segments that a pass tries to gain before it makes a checkpoint.
-const GAIN_SEGMENTS: u64 = 4;
+/// What a pass is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gain {
+    /// Space to write to. One segment at a time: data that has not been moved yet may still die where it is. And few copies
+    /// at a time, since until a checkpoint frees the victims, and those are gone who see them, they take space from others.
+    Space,
+    /// A volume without a limit that has become larger than it should be: it must not go on growing.
+    Waste,
+}
+
+impl Gain {
+    /// Segments that a pass tries to gain before it makes a checkpoint.
+    fn segments(self) -> u64 {
+        match self {
+            Gain::Space => 1,
+            Gain::Waste => 4,
+        }
+    }
+
+    /// Segments that it fills with copies at most, beside what is left of the present one.
+    fn copied_max(self) -> u64 {
+        match self {
+            Gain::Space => 2,
+            Gain::Waste => u64::MAX,
+        }
+    }
+}
 
 /// What to clean, and what to do with the space.
 #[derive(Clone, Debug)]
@@ -87,6 +113,8 @@ pub(crate) struct Cleaner {
     /// What users had written, and what was live, when a pass gained next to nothing: what is left is full, or old
     /// snapshots see it.
     futile: Option<(u64, u64)>,
+    /// In the background: it stops while it would take space from a transaction that writes ahead of its commit.
+    yields: bool,
 }
 
 /// How fast a pass goes.
@@ -96,6 +124,25 @@ pub(crate) enum Pace {
     Full,
     /// After each batch it rests for twice as long as the batch took.
     Gentle,
+}
+
+/// How the cleaning of one segment ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cleaned {
+    /// Everything was moved.
+    Whole,
+    /// Some of it cannot be read, and stays.
+    Damaged,
+    /// It was given up on the way: a transaction needs the space that it takes.
+    Stopped,
+}
+
+/// What the background thread has to do.
+#[derive(Clone, Copy, Debug)]
+struct Due {
+    live_percent_max: u64,
+    pace: Pace,
+    gain: Gain,
 }
 
 impl Engine {
@@ -119,7 +166,7 @@ impl Engine {
         let mut done = 0;
         progress(0, total);
         while !victims.is_empty() {
-            let count = shared.affordable(&victims)?;
+            let count = shared.affordable(&victims, u64::MAX)?;
             if count == 0 {
                 break;
             }
@@ -148,7 +195,7 @@ impl Engine {
 impl Shared {
     /// A pass for a committer that found no space: the emptiest victims first, without rest.
     pub(crate) fn clean_in_need(&self, cleaner: &mut Cleaner) -> Result<CleanReport> {
-        self.clean_pass(cleaner, Choice::Emptiest, 98, Pace::Full)
+        self.clean_pass(cleaner, Choice::Emptiest, 98, Pace::Full, Gain::Space)
     }
 
     /// False after a pass in vain, until enough has changed for another to be of use.
@@ -177,13 +224,14 @@ impl Shared {
         choice: Choice,
         live_percent_max: u64,
         pace: Pace,
+        gain: Gain,
     ) -> Result<CleanReport> {
         let mut report = CleanReport::default();
         let mark = self.written_and_live();
         let free_before = self.free_bytes();
         let live_max = self.manifest.segment_bytes * live_percent_max / 100;
         let mut victims = self.victims(cleaner, choice, live_max);
-        victims.truncate(self.affordable(&victims)?);
+        victims.truncate(self.affordable(&victims, gain.copied_max())?);
         for victim in victims {
             match self.clean_segment(cleaner, &victim, pace, &mut report) {
                 Ok(()) => {}
@@ -191,7 +239,8 @@ impl Shared {
                 Err(EngineError::NoSpace { .. }) if report.segments > 0 => break,
                 Err(error) => return Err(error),
             }
-            if report.bytes_gained >= GAIN_SEGMENTS * self.manifest.segment_bytes {
+            let stops = cleaner.yields && self.registry.anybody_places();
+            if stops || report.bytes_gained >= gain.segments() * self.manifest.segment_bytes {
                 break;
             }
         }
@@ -205,11 +254,13 @@ impl Shared {
 
     /// How many of the victims can be copied into the space that there is, one segment left for deleting. What is left of
     /// the present segment counts, since others get none of it while the reserve is touched.
-    fn affordable(&self, victims: &[Arc<Segment>]) -> Result<usize> {
+    fn affordable(&self, victims: &[Arc<Segment>], copied_max: u64) -> Result<usize> {
         let available = self.available()?;
         let sequencer = self.sequencer.lock();
         let room = match available.checked_sub(Purpose::Cleaning.kept()) {
-            Some(segments) => segments * self.manifest.segment_bytes + sequencer.appender.room() as u64,
+            Some(segments) => {
+                segments.min(copied_max) * self.manifest.segment_bytes + sequencer.appender.room() as u64
+            }
             None => 0,
         };
         // One part of 16 may stay unused at a segment's end; headers and mutations of the copies are a few per cent.
@@ -239,12 +290,17 @@ impl Shared {
         };
         let moved_before = report.bytes_moved;
         let extents = self.find_live(&snapshot, victim, live)?;
-        let whole = self.relocate(&snapshot, victim, &extents, pace, report)?;
+        let yields = cleaner.yields;
+        let outcome = self.relocate(&snapshot, victim, &extents, pace, yields, report)?;
         drop(snapshot);
-        if !whole {
-            cleaner.damaged.insert(victim.id);
-            report.segments_damaged += 1;
-            return Ok(());
+        match outcome {
+            Cleaned::Whole => {}
+            Cleaned::Damaged => {
+                cleaner.damaged.insert(victim.id);
+                report.segments_damaged += 1;
+                return Ok(());
+            }
+            Cleaned::Stopped => return Ok(()),
         }
         report.segments += 1;
         report.bytes_gained += self.manifest.segment_bytes.saturating_sub(live);
@@ -261,33 +317,45 @@ impl Shared {
 
     /// What the background thread does: cleans where it is due; true when it gained something.
     pub(crate) fn clean_if_due(&self) -> Result<bool> {
-        let available = self.available()?;
-        let (all, _, retired) = self.pool.counts();
-        let segment = self.manifest.segment_bytes;
-        let least = self.segments_wanted();
-        let wanted = least + (all as u64 / 32).clamp(1, 16);
-        let urgent = available < least;
-        let (live_percent_max, pace) = if retired > crate::space::RETIRED_MAX {
+        if self.due()?.is_none() {
             return Ok(false);
-        } else if urgent {
-            (95, Pace::Full)
-        } else if available < wanted {
-            (90, Pace::Gentle)
-        } else if self.manifest.size_bytes_max == 0 && self.wasted_segments() > 0 {
-            (50, Pace::Gentle)
-        } else {
-            return Ok(false);
-        };
+        }
         let mut cleaner = self.cleaning.lock();
+        // Others may have cleaned while it waited for them: a pass for nothing takes space from whoever began meanwhile.
+        let Some(Due { live_percent_max, pace, gain }) = self.due()? else { return Ok(false) };
         if !self.is_worth_cleaning(&cleaner) {
             return Ok(false);
         }
-        log::debug!("cleaning: {available} segments of {segment} bytes are available, {wanted} are wanted");
-        match self.clean_pass(&mut cleaner, Choice::CostBenefit, live_percent_max, pace) {
+        cleaner.yields = gain == Gain::Space;
+        let outcome = self.clean_pass(&mut cleaner, Choice::CostBenefit, live_percent_max, pace, gain);
+        cleaner.yields = false;
+        match outcome {
             Ok(report) => Ok(report.segments > 0),
             Err(EngineError::NoSpace { .. }) => Ok(false),
             Err(error) => Err(error),
         }
+    }
+
+    fn due(&self) -> Result<Option<Due>> {
+        if self.pool.counts().2 > RETIRED_MAX {
+            return Ok(None);
+        }
+        let ready = self.ready_bytes()?;
+        let ReadyWanted { least, wanted } = self.ready_wanted();
+        let (live_percent_max, pace, gain) = if ready < least {
+            (95, Pace::Full, Gain::Space)
+        } else if ready < wanted {
+            (90, Pace::Gentle, Gain::Space)
+        } else if self.manifest.size_bytes_max == 0 && self.wasted_segments() > 0 {
+            (50, Pace::Gentle, Gain::Waste)
+        } else {
+            return Ok(None);
+        };
+        if gain == Gain::Space && self.registry.anybody_places() {
+            return Ok(None);
+        }
+        log::debug!("cleaning: {ready} bytes are ready, {wanted} are wanted");
+        Ok(Some(Due { live_percent_max, pace, gain }))
     }
 
     /// By how many segments a volume without a size limit is larger than it should be: at most as much again as its live
@@ -301,7 +369,8 @@ impl Shared {
 
     /// Rests after a batch that took so long, if the pace says so.
     fn rest(&self, pace: Pace, batch: Duration) {
-        if pace == Pace::Gentle && self.options.background {
+        let in_need = self.space_is_short.load(Ordering::Relaxed);
+        if pace == Pace::Gentle && self.options.background && !in_need {
             std::thread::sleep((batch * 2).clamp(Duration::from_millis(1), Duration::from_millis(20)));
         }
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::find::{Live, split};
-use super::{CleanReport, Pace};
+use super::{CleanReport, Cleaned, Pace};
 use crate::engine::Shared;
 use crate::error::{EngineError, Result};
 use crate::format::{CHUNK_BYTES_MAX, Extent, Mutation, MutationList, PAGE_BYTES};
@@ -32,15 +32,17 @@ struct Group {
 }
 
 impl Shared {
-    /// Moves all of `extents`, which lie in `victim` as `snapshot` sees it; false when some could not be read and stay.
+    /// Moves all of `extents`, which lie in `victim` as `snapshot` sees it. If it `yields`, it stops where a transaction
+    /// needs the space that the copies take.
     pub(super) fn relocate(
         &self,
         snapshot: &Snapshot,
         victim: &Arc<Segment>,
         extents: &[Live],
         pace: Pace,
+        yields: bool,
         report: &mut CleanReport,
-    ) -> Result<bool> {
+    ) -> Result<Cleaned> {
         // Small ones in small segments, so that little is left unused at their ends.
         let batch_bytes_max = BATCH_BYTES_MAX.min(self.manifest.segment_bytes / 16) as usize;
         let mut whole = true;
@@ -62,6 +64,9 @@ impl Shared {
             }
             if batch_bytes > 0 && batch_bytes + bytes.len() > batch_bytes_max {
                 self.commit_move(snapshot, extents, std::mem::take(&mut batch), report)?;
+                if yields && self.registry.anybody_places() {
+                    return Ok(Cleaned::Stopped);
+                }
                 self.rest(pace, started.elapsed());
                 started = Instant::now();
                 batch_bytes = 0;
@@ -87,7 +92,7 @@ impl Shared {
         if !batch.is_empty() {
             self.commit_move(snapshot, extents, batch, report)?;
         }
-        Ok(whole)
+        Ok(if whole { Cleaned::Whole } else { Cleaned::Damaged })
     }
 
     /// Appends the copies, and gives every extent that is still as it was found its new place.

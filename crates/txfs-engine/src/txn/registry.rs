@@ -13,7 +13,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
@@ -24,6 +24,8 @@ pub(crate) struct SnapshotRegistry {
     entries: Mutex<Entries>,
     /// A reader has ended, or segments came free.
     freed: Condvar,
+    /// Readers whose transactions have written ahead of their commits.
+    placing: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -62,6 +64,8 @@ pub(crate) struct Registration {
     registry: Arc<SnapshotRegistry>,
     sequence: u64,
     reads: AtomicBool,
+    /// Bytes that its transaction has written to the log ahead of its commit.
+    placed_bytes: AtomicU64,
 }
 
 impl SnapshotRegistry {
@@ -88,7 +92,8 @@ impl SnapshotRegistry {
             }
         }
         drop(entries);
-        (state, Registration { registry: self.clone(), sequence, reads: AtomicBool::new(true) })
+        let (reads, placed_bytes) = (AtomicBool::new(true), AtomicU64::new(0));
+        (state, Registration { registry: self.clone(), sequence, reads, placed_bytes })
     }
 
     /// The oldest sequence number in use, or what `published` says when none is.
@@ -111,6 +116,12 @@ impl SnapshotRegistry {
         let list = &self.entries.lock().list;
         let from = list.partition_point(|entry| entry.sequence < first);
         list.range(from..).take_while(|entry| entry.sequence <= last).any(|entry| entry.readers > 0)
+    }
+
+    /// True while a transaction is open that has written ahead of its commit. Cleaning then does harm: it takes space that
+    /// such a transaction needs, and gains none before its end, since it sees everything where it was.
+    pub(crate) fn anybody_places(&self) -> bool {
+        self.placing.load(Ordering::Relaxed) > 0
     }
 
     /// Number of snapshots in use.
@@ -203,6 +214,15 @@ impl Entries {
 }
 
 impl Registration {
+    /// Counts what its transaction writes ahead of its commit; returns what was counted before.
+    pub(crate) fn add_placed(&self, bytes: u64) -> u64 {
+        let before = self.placed_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if before == 0 && bytes > 0 {
+            self.registry.placing.fetch_add(1, Ordering::Relaxed);
+        }
+        before
+    }
+
     /// True while file data may be read through this snapshot.
     pub(crate) fn reads(&self) -> bool {
         self.reads.load(Ordering::Acquire)
@@ -218,6 +238,9 @@ impl Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
+        if *self.placed_bytes.get_mut() > 0 {
+            self.registry.placing.fetch_sub(1, Ordering::Relaxed);
+        }
         self.registry.uncount(self.sequence, *self.reads.get_mut(), true);
     }
 }

@@ -109,6 +109,7 @@ impl Shared {
                 self.recent.insert(extent.segment, extent.offset, record, chunk.0.clone());
             }
         }
+        self.note_room(sequencer);
         let queued = sequencer.appender.queued_bytes();
         self.count_log((queued - before) as u64, live.changes());
         self.publish(sequencer, commit, applied.also_writes, &live, State { sequence, view });
@@ -223,6 +224,7 @@ impl Shared {
         let record = sequencer.appender.append(Kind::Data, 0, &[&chunk.0], &owner);
         self.recent.insert(extent.segment, extent.offset, record, chunk.0.clone());
         self.count_log(chunk.0.len() as u64, 0);
+        self.note_room(sequencer);
         extents.push(extent);
         Ok(pin)
     }
