@@ -2,6 +2,8 @@
 
 use std::io;
 
+use crate::AlignedBuffer;
+
 /// Longest name that every host file system takes, in bytes.
 const NAME_BYTES_MAX: usize = 255;
 
@@ -15,12 +17,15 @@ pub(crate) fn check_name(name: &str) -> io::Result<()> {
     }
 }
 
-/// `InvalidInput` unless `offset` and `len` are multiples of the sector size.
-pub(crate) fn check_sectors(offset: u64, len: usize, sector_bytes: usize) -> io::Result<()> {
-    if offset.is_multiple_of(sector_bytes as u64) && len.is_multiple_of(sector_bytes) {
+/// `InvalidInput` unless `offset` and the length of each buffer are multiples of the sector size.
+pub(crate) fn check_sectors(offset: u64, data: &[&AlignedBuffer], sector_bytes: usize) -> io::Result<()> {
+    if offset.is_multiple_of(sector_bytes as u64)
+        && data.iter().all(|buffer| buffer.len().is_multiple_of(sector_bytes))
+    {
         return Ok(());
     }
+    let lens: Vec<usize> = data.iter().map(|buffer| buffer.len()).collect();
     let message =
-        format!("log write of {len} bytes at {offset} is not in whole sectors of {sector_bytes} bytes");
+        format!("log write of {lens:?} bytes at {offset} is not in whole sectors of {sector_bytes} bytes");
     Err(io::Error::new(io::ErrorKind::InvalidInput, message))
 }

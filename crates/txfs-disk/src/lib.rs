@@ -107,7 +107,12 @@ pub trait DiskFile: Debug + Send + Sync + 'static {
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()>;
     /// Writes whole sectors of the log; `offset` and the buffer's length are multiples of the sector size, and the
     /// range lies within the file. See the crate's documentation for what `durable` promises.
-    fn write_log(&self, offset: u64, data: &AlignedBuffer, durable: bool) -> io::Result<()>;
+    fn write_log(&self, offset: u64, data: &AlignedBuffer, durable: bool) -> io::Result<()> {
+        self.write_log_vectored(offset, &[data], durable)
+    }
+    /// As [`DiskFile::write_log`], for bytes that lie in several buffers and follow each other in the file: one write,
+    /// with at most one flush. Each buffer's length is a multiple of the sector size.
+    fn write_log_vectored(&self, offset: u64, data: &[&AlignedBuffer], durable: bool) -> io::Result<()>;
     /// Flushes everything written to this file to stable storage.
     fn sync(&self) -> io::Result<()>;
 }

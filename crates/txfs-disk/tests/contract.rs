@@ -142,6 +142,35 @@ fn log_writes_are_whole_sectors() {
 }
 
 #[test]
+fn several_buffers_are_one_write_one_behind_the_other() {
+    on_every_disk(|disk| {
+        let sector_bytes = disk.capabilities().sector_bytes;
+        let file = disk.create("log").expect("create");
+        file.set_len(1 << 20).expect("grow");
+        for durable in [false, true] {
+            let buffers = [filled(1, sector_bytes), filled(2, 64 << 10), filled(3, 2 * sector_bytes)];
+            let buffers: Vec<_> = buffers.iter().collect();
+            file.write_log_vectored(sector_bytes as u64, &buffers, durable).expect("write");
+            let expected: Vec<u8> = buffers.iter().flat_map(|buffer| buffer.as_slice()).copied().collect();
+            let mut read = vec![0; expected.len()];
+            file.read_at(sector_bytes as u64, &mut read).expect("read");
+            assert!(read == expected);
+            let cut = [&filled(1, sector_bytes), &filled(2, sector_bytes - 1)];
+            let cut = file.write_log_vectored(0, &cut, durable).expect_err("length of the second");
+            assert_eq!(cut.kind(), ErrorKind::InvalidInput);
+        }
+        // more than Linux takes in one call
+        let buffers: Vec<_> = (0..1500).map(|index| filled(index as u8, 512)).collect();
+        if sector_bytes == 512 {
+            file.write_log_vectored(0, &buffers.iter().collect::<Vec<_>>(), true).expect("write");
+            let mut read = vec![0; 1500 * 512];
+            file.read_at(0, &mut read).expect("read");
+            assert!(read.chunks(512).zip(&buffers).all(|(read, buffer)| read == buffer.as_slice()));
+        }
+    });
+}
+
+#[test]
 fn readers_see_every_kind_of_write_at_once() {
     on_every_disk(|disk| {
         let sector_bytes = disk.capabilities().sector_bytes;

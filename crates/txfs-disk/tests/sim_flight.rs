@@ -103,3 +103,22 @@ fn power_lost_at_a_step_ends_all_waiting() {
         assert!(PowerLost::is(&first.join().expect("no panic").expect_err("power is gone")));
     });
 }
+
+#[test]
+fn several_buffers_are_held_as_one_write() {
+    let (disk, file) = log_of(3);
+    disk.hold_log_writes(true);
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            let buffers = [1, 2, 3].map(|byte| AlignedBuffer::from(&[byte; SECTOR][..]));
+            file.write_log_vectored(0, &buffers.iter().collect::<Vec<_>>(), true)
+        });
+        assert!(disk.wait_for_held(1, LONG));
+        let held = disk.held();
+        assert_eq!((held.len(), held[0].len), (1, 3 * SECTOR));
+        disk.release(held[0].number, Completion::Succeeds);
+        thread.join().expect("thread").expect("write");
+    });
+    disk.hold_log_writes(false);
+    assert_eq!(outcomes(&disk), HashSet::from([vec![1, 2, 3]]));
+}

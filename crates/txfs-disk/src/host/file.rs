@@ -46,19 +46,23 @@ impl HostFile {
     }
 }
 
+/// Most buffers that Linux takes in one call.
+const BUFFERS_MAX: usize = 1024;
+
 /// Writes all of `data`; after a short write goes on at the last whole sector, so that direct writes stay aligned.
 pub(super) fn write_all(
     file: BorrowedFd<'_>,
     offset: u64,
-    data: &[u8],
+    data: &[&[u8]],
     flags: ReadWriteFlags,
     sector_bytes: usize,
 ) -> Result<(), Errno> {
+    let len: usize = data.iter().map(|piece| piece.len()).sum();
     let mut done = 0;
-    while done < data.len() {
-        let rest = [IoSlice::new(&data[done..])];
+    while done < len {
+        let rest: Vec<IoSlice<'_>> = behind(data, done).take(BUFFERS_MAX).map(IoSlice::new).collect();
         match rustix::io::pwritev2(file, &rest, offset + done as u64, flags) {
-            Ok(written) if done + written >= data.len() => done = data.len(),
+            Ok(written) if done + written >= len => done = len,
             Ok(written) if written < sector_bytes => return Err(Errno::IO),
             Ok(written) => done += written - written % sector_bytes,
             Err(Errno::INTR) => {}
@@ -66,6 +70,15 @@ pub(super) fn write_all(
         }
     }
     Ok(())
+}
+
+/// What the pieces hold behind their first `skip` bytes.
+fn behind<'d>(data: &'d [&[u8]], mut skip: usize) -> impl Iterator<Item = &'d [u8]> {
+    data.iter().filter_map(move |piece| {
+        let skipped = skip.min(piece.len());
+        skip -= skipped;
+        Some(&piece[skipped..]).filter(|rest| !rest.is_empty())
+    })
 }
 
 impl DiskFile for HostFile {
@@ -96,13 +109,14 @@ impl DiskFile for HostFile {
         self.buffered.write_all_at(data, offset).map_err(|error| at("write", &self.path, error))
     }
 
-    fn write_log(&self, offset: u64, data: &AlignedBuffer, durable: bool) -> io::Result<()> {
+    fn write_log_vectored(&self, offset: u64, data: &[&AlignedBuffer], durable: bool) -> io::Result<()> {
         use std::os::fd::AsFd;
-        check_sectors(offset, data.len(), self.sector_bytes)?;
+        check_sectors(offset, data, self.sector_bytes)?;
+        let pieces: Vec<&[u8]> = data.iter().map(|buffer| buffer.as_slice()).collect();
         let file = self.direct.as_ref().map_or(self.buffered.as_fd(), |direct| direct.as_fd());
         let one_call = durable && self.data_sync_writes;
         let flags = if one_call { ReadWriteFlags::DSYNC } else { ReadWriteFlags::empty() };
-        write_all(file, offset, data, flags, self.sector_bytes)
+        write_all(file, offset, &pieces, flags, self.sector_bytes)
             .map_err(|error| at("write", &self.path, error))?;
         if durable && !one_call { self.sync() } else { Ok(()) }
     }
@@ -110,5 +124,18 @@ impl DiskFile for HostFile {
     fn sync(&self) -> io::Result<()> {
         // fdatasync carries the length too: it is needed to read the data back
         self.buffered.sync_data().map_err(|error| at("sync", &self.path, error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::behind;
+
+    #[test]
+    fn a_short_write_goes_on_where_it_ended() {
+        let pieces: [&[u8]; 4] = [b"ab", b"", b"cde", b"f"];
+        for skip in 0..=6 {
+            assert_eq!(behind(&pieces, skip).collect::<Vec<_>>().concat(), &b"abcdef"[skip..]);
+        }
     }
 }

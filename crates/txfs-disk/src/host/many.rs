@@ -151,10 +151,10 @@ impl DiskFile for OneOfMany {
         self.written()?.write_at(offset, data)
     }
 
-    fn write_log(&self, offset: u64, data: &AlignedBuffer, durable: bool) -> io::Result<()> {
+    fn write_log_vectored(&self, offset: u64, data: &[&AlignedBuffer], durable: bool) -> io::Result<()> {
         // A durable write leaves nothing to sync, and where it fails nobody asks again.
         let file = if durable { self.file()? } else { self.written()? };
-        file.write_log(offset, data, durable)
+        file.write_log_vectored(offset, data, durable)
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -77,8 +77,13 @@ fn probe_direct(file: &OwnedFd) -> Option<usize> {
         let mut data = AlignedBuffer::new();
         data.extend_from_slice(&vec![sector_bytes.trailing_zeros() as u8; sector_bytes]);
         // at the offset of one unit: an offset that only this unit allows
-        let written =
-            write_all(file.as_fd(), sector_bytes as u64, &data, ReadWriteFlags::empty(), sector_bytes);
+        let written = write_all(
+            file.as_fd(),
+            sector_bytes as u64,
+            &[data.as_slice()],
+            ReadWriteFlags::empty(),
+            sector_bytes,
+        );
         rustix::fs::fcntl_setfl(file, plain_flags).ok()?;
         match written {
             Ok(()) => {
@@ -125,7 +130,7 @@ fn probe_data_sync(file: &OwnedFd, found: &Capabilities) -> bool {
         // Where few file systems have room: the flag is looked at before the place, and nothing is written. A write that
         // succeeds makes the host commit its journal, which costs more than most of an opening.
         let far_away = i64::MAX as u64 / 2 + 1;
-        write_all(file.as_fd(), far_away, &data, ReadWriteFlags::DSYNC, found.sector_bytes)
+        write_all(file.as_fd(), far_away, &[data.as_slice()], ReadWriteFlags::DSYNC, found.sector_bytes)
     };
     // likewise a full disk refuses the data only after it has accepted the flag
     let refused = |error| error == Errno::FBIG || is_full(error);

@@ -179,15 +179,22 @@ impl DiskFile for SimulatedFile {
         self.write(offset, data, Operation::Write)
     }
 
-    fn write_log(&self, offset: u64, data: &AlignedBuffer, durable: bool) -> io::Result<()> {
-        check_sectors(offset, data.len(), self.disk.shared.sector_bytes)?;
-        let len = self.file.contents.lock().cached.len();
-        if offset.checked_add(data.len() as u64).is_none_or(|end| end > len) {
-            let message =
-                format!("log write of {} bytes at {offset} leaves the file of {len} bytes", data.len());
+    fn write_log_vectored(&self, offset: u64, data: &[&AlignedBuffer], durable: bool) -> io::Result<()> {
+        check_sectors(offset, data, self.disk.shared.sector_bytes)?;
+        let file_len = self.file.contents.lock().cached.len();
+        let len: usize = data.iter().map(|buffer| buffer.len()).sum();
+        if offset.checked_add(len as u64).is_none_or(|end| end > file_len) {
+            let message = format!("log write of {len} bytes at {offset} leaves the file of {file_len} bytes");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
-        self.write(offset, data.as_slice(), Operation::LogWrite { durable })
+        let operation = Operation::LogWrite { durable };
+        match data {
+            [buffer] => self.write(offset, buffer.as_slice(), operation),
+            _ => {
+                let bytes: Vec<u8> = data.iter().flat_map(|buffer| buffer.as_slice()).copied().collect();
+                self.write(offset, &bytes, operation)
+            }
+        }
     }
 
     fn sync(&self) -> io::Result<()> {
