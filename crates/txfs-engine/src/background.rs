@@ -121,7 +121,11 @@ fn write_loop(shared: &Shared) {
             return;
         }
         // Gathers what else is committed in the meantime, instead of one small write for each commit.
-        shared.wake.hurry.wait(shared.options.write_interval);
+        let much = shared.wake.hurry.wait(shared.options.write_interval);
+        if much && let Err(error) = shared.help_write() {
+            log::error!("writing the log: {error}");
+            return;
+        }
         let due = last_flush.elapsed() >= shared.options.flush_interval;
         let outcome = if due { shared.sync() } else { shared.write_pending() };
         if due {

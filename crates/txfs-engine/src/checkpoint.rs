@@ -12,6 +12,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use crate::engine::Shared;
 use crate::error::Result;
@@ -29,6 +30,9 @@ struct Frozen {
     /// can refer to them any more; with the commits that made them so.
     dead: Vec<(Arc<Segment>, u64)>,
 }
+
+/// How long the log's own thread may take to write what a checkpoint waits for.
+const WRITING_PATIENCE: Duration = Duration::from_millis(100);
 
 /// What the checkpoint lock protects.
 #[derive(Debug, Default)]
@@ -114,6 +118,11 @@ impl Shared {
 
     fn finish(&self, checkpoints: &mut Checkpoints) -> Result<()> {
         let Some(frozen) = &checkpoints.frozen else { return Ok(()) };
+        if self.options.background {
+            // In no hurry: left to the thread that writes anyway, as long as it does.
+            self.wake.hurry();
+            self.writer.watch(frozen.last_record, WRITING_PATIENCE)?;
+        }
         self.flush(frozen.last_record, true)?;
         let Some(entries) = self.view().frozen else { return Ok(()) };
         let base = self.index.checkpoint(&entries, &frozen.record.encode()).inspect_err(|error| {

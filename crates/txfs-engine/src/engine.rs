@@ -22,28 +22,23 @@ use crate::format::{Extent, Manifest};
 use crate::index::{IndexStore, IndexView};
 use crate::latency::LatencyHistogram;
 use crate::log::appender::Batch;
+use crate::log::bulk::BulkLayout;
 use crate::log::pool::Purpose;
 use crate::log::writer::Source;
 use crate::log::{LogWriter, RecentData, SegmentPool};
 use crate::options::EngineOptions;
 use crate::recovery::RecoveryReport;
 use crate::sequencer::Sequencer;
-use crate::txn::commit::{Commit, Durability, Placed, Receipt};
+use crate::txn::commit::{Commit, Durability, Receipt};
 use crate::txn::deferred::DeferredData;
 use crate::txn::prepared::Prepared;
 use crate::txn::registry::SnapshotRegistry;
 use crate::txn::sequencing::describe;
 use crate::txn::snapshot::Published;
-use crate::txn::{Chunk, Snapshot};
+use crate::txn::{Piece, Snapshot};
 
 /// Data up to this many bytes goes into the commit's own record; more goes ahead of it.
 const INLINE_DATA_BYTES_MAX: usize = 1 << 20;
-
-/// While data is placed ahead of a commit, this much of the log may wait to be written: enough to keep a disk busy, and
-/// little enough that a small durable commit, which has to wait for all before it, does not wait long.
-const BULK_QUEUE_BYTES_MAX: usize = 4 << 20;
-/// From here on the writing thread does not wait for more.
-const HURRY_BYTES: usize = 1 << 20;
 
 /// An open volume.
 #[derive(Debug)]
@@ -62,6 +57,7 @@ pub(crate) struct Shared {
     pub(crate) state: Published,
     pub(crate) sequencer: Mutex<Sequencer>,
     pub(crate) registry: Arc<SnapshotRegistry>,
+    pub(crate) bulk: BulkLayout,
     pub(crate) writer: LogWriter,
     pub(crate) pool: SegmentPool,
     pub(crate) recent: RecentData,
@@ -134,48 +130,6 @@ impl Engine {
         self.shared.make_way();
     }
 
-    /// Writes data to the log ahead of its commit, so that a transaction may be larger than memory ("stealing",
-    /// exF2FS §4). Without a commit that refers to it, it is garbage.
-    ///
-    /// `own` is the snapshot of the transaction that it is for: where there is no space, others' snapshots that keep
-    /// some are waited for, but not that one.
-    pub fn place(&self, own: Option<&Snapshot>, chunks: Vec<Chunk>) -> Result<Placed> {
-        let data_len: usize = chunks.iter().map(|chunk| chunk.0.len()).sum();
-        let before = own.map_or(0, |snapshot| snapshot.registration.add_placed(data_len as u64));
-        let placed = self.place_chunks(own, false, chunks).inspect_err(|error| {
-            if matches!(error, EngineError::NoSpace { .. } | EngineError::SpaceHeld { .. }) {
-                // It may have wanted far more; when it is tried again it should find that.
-                self.shared.note_placed(2 * (before + data_len as u64));
-            }
-        })?;
-        self.shared.note_placed(before + data_len as u64);
-        self.shared.counters.data_bytes.fetch_add(data_len as u64, Ordering::Relaxed);
-        Ok(placed)
-    }
-
-    fn place_chunks(&self, own: Option<&Snapshot>, committing: bool, chunks: Vec<Chunk>) -> Result<Placed> {
-        self.shared.check_open()?;
-        let mut placed = Placed::default();
-        for chunk in chunks {
-            let described = describe(std::slice::from_ref(&chunk))?;
-            let queued = self.shared.with_space(own, committing, || {
-                let mut sequencer = self.shared.sequencer.lock();
-                let extents = &mut placed.extents;
-                let pin =
-                    self.shared.append_data(&mut sequencer, Purpose::Data, &chunk, &described[0], extents)?;
-                placed.pins.push(pin);
-                Ok(sequencer.appender.queued_bytes())
-            })?;
-            if queued > BULK_QUEUE_BYTES_MAX.min(self.shared.options.queue_bytes_max) {
-                self.shared.write_pending()?;
-            } else if queued >= HURRY_BYTES {
-                self.shared.wake.hurry();
-            }
-        }
-        self.shared.wake.notify();
-        Ok(placed)
-    }
-
     /// Reads `out.len()` bytes from byte `skip` of `extent` on, and verifies the checksum of every page touched.
     pub fn read(&self, extent: &Extent, skip: u64, out: &mut [u8]) -> Result<()> {
         self.shared.read(extent, skip, out)
@@ -194,7 +148,8 @@ impl Engine {
         let prepared = Prepared::new(commit.prepared)?;
         let own = Some(commit.snapshot);
         let (receipt, record, queued) = if data_len > inline_max || prepared.is_large() {
-            let placed = self.place_chunks(own, true, commit.data.clone())?;
+            let pieces: Vec<Piece<'_>> = commit.data.iter().map(Piece::from).collect();
+            let placed = self.place_ahead(own, true, &pieces)?;
             shared.with_space(own, true, || {
                 shared.sequence(&commit, &prepared, Purpose::Metadata, &[], &[], placed.extents())
             })?

@@ -21,6 +21,7 @@ mod latency;
 mod log;
 mod manifest_file;
 mod options;
+mod placing;
 mod recovery;
 mod replay;
 mod sequencer;
@@ -43,5 +44,6 @@ pub use space::SpaceStat;
 pub use stat::EngineStat;
 pub use txn::commit::Apply;
 pub use txn::{
-    Applied, Chunk, Commit, ConflictRange, ConflictSet, Durability, ExtentKey, Placed, Receipt, Snapshot,
+    Applied, Chunk, Commit, ConflictRange, ConflictSet, Durability, ExtentKey, Piece, Placed, Receipt,
+    Snapshot,
 };

@@ -19,6 +19,7 @@ use crate::format::segment::SEGMENT_HEADER_BYTES;
 use crate::format::{CheckpointRecord, Manifest, Mutation, SegmentHeader};
 use crate::index::{IndexStore, IndexView, Memtable};
 use crate::log::appender::{Appender, Tail};
+use crate::log::bulk::BulkLayout;
 use crate::log::pool::Purpose;
 use crate::log::reader::{LogEnd, LogReader};
 use crate::log::{LogWriter, Overlap, RecentData, Segment, SegmentPool};
@@ -162,6 +163,7 @@ impl Engine {
         let writer = LogWriter::new(end.next_record - 1, overlap);
         let durable = writer.durable().clone();
         let appender = Appender::new(manifest.clone(), sector_bytes, end.segment.clone(), tail, durable);
+        let bulk = BulkLayout::new(sector_bytes, manifest.segment_bytes);
         let log_bytes = replayed.report.bytes_replayed;
         let sequencer = Sequencer {
             sequence: replayed.sequence,
@@ -182,6 +184,7 @@ impl Engine {
             deferred: DeferredData::default(),
             log_bytes_since_checkpoint: AtomicU64::new(log_bytes),
             changes_since_checkpoint: AtomicU64::new(replayed.report.changes_replayed),
+            bulk,
             writer,
             disk,
             options,

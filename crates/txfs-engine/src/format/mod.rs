@@ -5,6 +5,7 @@
 //! answer is a value or a [`FormatError`].
 
 pub mod checkpoint;
+pub(crate) mod checksum;
 pub mod cursor;
 pub mod extent;
 pub mod manifest;

@@ -29,6 +29,7 @@
 //! instead of quietly going back in time.
 
 use super::FormatError;
+use super::checksum::Shift;
 use super::cursor::Cursor;
 
 /// Bytes of a record's header.
@@ -77,6 +78,13 @@ pub struct RecordHeader {
     pub mutation_len: u32,
 }
 
+/// The checksum of a record's data and mutations together, and what so many bytes do to the header's before them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BodyChecksum {
+    pub(crate) value: u32,
+    pub(crate) shift: Shift,
+}
+
 impl RecordHeader {
     /// Bytes of header, data and mutations.
     pub fn body_end(&self) -> usize {
@@ -90,6 +98,19 @@ impl RecordHeader {
 
     /// The header with its checksum, given the record's two other pieces.
     pub fn seal(&self, data: &[&[u8]], mutations: &[u8]) -> ([u8; RECORD_HEADER_BYTES], u32) {
+        self.seal_with(|header| {
+            let checksum = data.iter().fold(header, |before, piece| crc32c::crc32c_append(before, piece));
+            crc32c::crc32c_append(checksum, mutations)
+        })
+    }
+
+    /// The same, when the checksum of data and mutations is known.
+    pub(crate) fn seal_known(&self, body: BodyChecksum) -> ([u8; RECORD_HEADER_BYTES], u32) {
+        self.seal_with(|header| body.shift.join(header, body.value))
+    }
+
+    /// `whole` turns the header's checksum into the record's.
+    fn seal_with(&self, whole: impl FnOnce(u32) -> u32) -> ([u8; RECORD_HEADER_BYTES], u32) {
         let mut bytes = [0; RECORD_HEADER_BYTES];
         bytes[0..4].copy_from_slice(&MAGIC);
         bytes[8..16].copy_from_slice(&self.volume.to_le_bytes());
@@ -102,11 +123,7 @@ impl RecordHeader {
         bytes[48..52].copy_from_slice(&self.data_len.to_le_bytes());
         bytes[52..56].copy_from_slice(&self.mutation_len.to_le_bytes());
         bytes[56..64].copy_from_slice(&self.durable.to_le_bytes());
-        let mut checksum = crc32c::crc32c(&bytes[CHECKSUMMED_FROM..]);
-        for piece in data {
-            checksum = crc32c::crc32c_append(checksum, piece);
-        }
-        checksum = crc32c::crc32c_append(checksum, mutations);
+        let checksum = whole(crc32c::crc32c(&bytes[CHECKSUMMED_FROM..]));
         bytes[4..8].copy_from_slice(&checksum.to_le_bytes());
         (bytes, checksum)
     }

@@ -4,54 +4,64 @@
 //! the log writer; from there on the next record starts at a sector boundary, so that a sector which may already be
 //! acknowledged is never written again.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
 use txfs_disk::AlignedBuffer;
 
+use super::buffers::{LogBuffer, SpareBuffers};
+use super::bulk::Bulk;
 use super::pool::Segment;
 use crate::format::record::{RECORD_ALIGN, RECORD_HEADER_BYTES};
 use crate::format::segment::SEGMENT_HEADER_BYTES;
-use crate::format::{Manifest, RecordHeader, RecordKind, SegmentHeader};
+use crate::format::{Extent, Manifest, PAGE_BYTES, RecordHeader, RecordKind, SegmentHeader};
 
-/// Bytes that go to one place of one segment in one write.
+/// A cut takes no more than about so much, so that those who wait for its end go on meanwhile, and the next one is ready
+/// when it is over. Somewhat more than a bulk has: what little lies before or behind one goes with it.
+const CUT_BYTES_MAX: usize = (1 << 20) + (256 << 10);
+
+/// Buffers for batches to come: so many are kept at most, and the capacity of each of them.
+const SPARE_BUFFERS_MAX: usize = 4;
+const SPARE_BUFFER_BYTES_MAX: usize = 6 << 20;
+
+/// Bytes that go to one place of one segment in one write; they may lie in several buffers.
 #[derive(Debug)]
 pub(crate) struct Batch {
     pub(crate) segment: Arc<Segment>,
     pub(crate) offset: u64,
-    pub(crate) buffer: AlignedBuffer,
+    pub(crate) buffers: Vec<Arc<LogBuffer>>,
     pub(crate) last_record: u64,
-    spares: Arc<SpareBuffers>,
 }
 
-impl Drop for Batch {
-    fn drop(&mut self) {
-        self.spares.give(std::mem::take(&mut self.buffer));
+impl Batch {
+    pub(crate) fn len(&self) -> usize {
+        self.buffers.iter().map(|buffer| buffer.len()).sum()
+    }
+
+    /// What is to be written, one behind the other.
+    pub(crate) fn contents(&self) -> Vec<&AlignedBuffer> {
+        self.buffers.iter().map(|buffer| &***buffer).collect()
     }
 }
 
-/// Buffers for batches to come. Fresh memory costs more than what is copied into it: a page fault for every 4 KiB, and
-/// zeros that are written over at once.
-#[derive(Debug, Default)]
-struct SpareBuffers(Mutex<Vec<AlignedBuffer>>);
+/// What is laid out and waits to be written: whole sectors.
+#[derive(Debug)]
+struct Sealed {
+    segment: Arc<Segment>,
+    offset: u64,
+    buffer: Arc<LogBuffer>,
+    last_record: u64,
+}
 
-/// Buffers kept at most, and the capacity of each of them.
-const SPARE_BUFFERS_MAX: usize = 4;
-const SPARE_BUFFER_BYTES_MAX: usize = 6 << 20;
-
-impl SpareBuffers {
-    fn take(&self) -> AlignedBuffer {
-        self.0.lock().pop().unwrap_or_default()
-    }
-
-    fn give(&self, mut buffer: AlignedBuffer) {
-        let mut spares = self.0.lock();
-        if spares.len() < SPARE_BUFFERS_MAX && buffer.capacity() <= SPARE_BUFFER_BYTES_MAX {
-            buffer.clear();
-            spares.push(buffer);
-        }
-    }
+/// Where the records of a bulk went.
+#[derive(Debug)]
+pub(crate) struct AppendedBulk {
+    pub(crate) extents: Vec<Extent>,
+    pub(crate) last_record: u64,
+    /// The bytes that lie, or will lie, at `buffer_offset` of the segment.
+    pub(crate) buffer: Arc<LogBuffer>,
+    pub(crate) buffer_offset: u64,
 }
 
 /// What to append.
@@ -75,8 +85,8 @@ pub(crate) struct Appender {
     segment: Arc<Segment>,
     /// Start of the open batch, or of the next one.
     offset: u64,
-    open: AlignedBuffer,
-    sealed: Vec<Batch>,
+    open: LogBuffer,
+    sealed: VecDeque<Sealed>,
     sealed_bytes: usize,
     spares: Arc<SpareBuffers>,
     /// Highest record number known to be durable; records made from now on say so.
@@ -101,6 +111,7 @@ impl Appender {
         tail: Tail,
         durable: Arc<AtomicU64>,
     ) -> Appender {
+        let spares = SpareBuffers::new(SPARE_BUFFERS_MAX, SPARE_BUFFER_BYTES_MAX);
         Appender {
             manifest,
             sector_bytes,
@@ -108,10 +119,10 @@ impl Appender {
             chain: tail.chain,
             segment,
             offset: tail.offset.next_multiple_of(sector_bytes as u64),
-            open: AlignedBuffer::new(),
-            sealed: Vec::new(),
+            open: spares.take(),
+            sealed: VecDeque::new(),
             sealed_bytes: 0,
-            spares: Arc::default(),
+            spares,
             durable,
         }
     }
@@ -207,11 +218,94 @@ impl Appender {
         header.number
     }
 
-    /// Takes everything that waits, in log order.
-    pub(crate) fn cut(&mut self) -> Vec<Batch> {
+    /// Bytes that a bulk in the present segment can take, with `reserved` bytes of another record behind it.
+    pub(crate) fn bulk_room(&self, reserved: usize) -> usize {
+        let start = self.record_start().next_multiple_of(PAGE_BYTES as u64);
+        let slack = (RECORD_HEADER_BYTES + RECORD_ALIGN.max(self.sector_bytes) + reserved) as u64;
+        self.segment.bytes.saturating_sub(start + slack) as usize
+    }
+
+    /// Appends what was laid out before; the caller has made sure that it fits.
+    pub(crate) fn append_bulk(&mut self, bulk: Bulk) -> AppendedBulk {
+        debug_assert!(bulk.len() <= self.bulk_room(0));
+        if bulk.len().is_multiple_of(PAGE_BYTES) {
+            let start = self.record_start();
+            self.open.extend_zeros((start.next_multiple_of(PAGE_BYTES as u64) - start) as usize);
+        }
         self.seal();
-        self.sealed_bytes = 0;
-        std::mem::take(&mut self.sealed)
+        let Bulk { mut buffer, records } = bulk;
+        let mut extents = Vec::with_capacity(records.len());
+        for record in records {
+            let header = RecordHeader {
+                kind: RecordKind::Data,
+                parts: 0,
+                volume: self.manifest.volume(),
+                number: self.next_record,
+                epoch: self.manifest.epoch,
+                sequence: 0,
+                chain: self.chain,
+                durable: self.durable.load(Ordering::Acquire),
+                data_len: record.data_len as u32,
+                mutation_len: record.mutation_len as u32,
+            };
+            let (bytes, checksum) = header.seal_known(record.checksum);
+            let data_start = record.start + RECORD_HEADER_BYTES;
+            buffer[record.start..data_start].copy_from_slice(&bytes);
+            self.chain = checksum;
+            self.next_record += 1;
+            extents.push(Extent {
+                segment: self.segment.id,
+                offset: (self.offset + data_start as u64) as u32,
+                len: record.data_len as u32,
+                page_checksums: record.page_checksums,
+            });
+        }
+        let buffer = Arc::new(buffer);
+        let buffer_offset = self.offset;
+        self.push_sealed(buffer.clone());
+        AppendedBulk { extents, last_record: self.last_record(), buffer, buffer_offset }
+    }
+
+    /// The record behind which no more than `bytes` bytes wait to be written; none when nothing more waits anyway.
+    pub(crate) fn record_before_last(&self, bytes: usize) -> Option<u64> {
+        let mut behind = self.open.len();
+        for sealed in self.sealed.iter().rev() {
+            if behind + sealed.buffer.len() > bytes {
+                return Some(sealed.last_record);
+            }
+            behind += sealed.buffer.len();
+        }
+        None
+    }
+
+    /// Takes what waits from the front, in log order, up to about a MiB; what follows each other in one segment becomes
+    /// one batch.
+    pub(crate) fn cut(&mut self) -> Vec<Batch> {
+        let mut batches: Vec<Batch> = Vec::new();
+        let mut bytes = 0;
+        loop {
+            let next = self.sealed.front().map_or(self.open.len(), |sealed| sealed.buffer.len());
+            if next == 0 || bytes > 0 && bytes + next > CUT_BYTES_MAX {
+                return batches;
+            }
+            if self.sealed.is_empty() {
+                self.seal();
+            }
+            let Some(Sealed { segment, offset, buffer, last_record }) = self.sealed.pop_front() else {
+                return batches;
+            };
+            bytes += buffer.len();
+            self.sealed_bytes -= buffer.len();
+            match batches.last_mut() {
+                Some(batch)
+                    if batch.segment.id == segment.id && batch.offset + batch.len() as u64 == offset =>
+                {
+                    batch.buffers.push(buffer);
+                    batch.last_record = last_record;
+                }
+                _ => batches.push(Batch { segment, offset, buffers: vec![buffer], last_record }),
+            }
+        }
     }
 
     fn record_start(&self) -> u64 {
@@ -224,11 +318,15 @@ impl Appender {
         }
         let mut buffer = std::mem::replace(&mut self.open, self.spares.take());
         buffer.pad_to(self.sector_bytes);
-        let len = buffer.len() as u64;
-        self.sealed_bytes += buffer.len();
-        let (segment, offset) = (self.segment.clone(), self.offset);
-        let (last_record, spares) = (self.next_record - 1, self.spares.clone());
-        self.sealed.push(Batch { segment, offset, buffer, last_record, spares });
-        self.offset += len;
+        self.push_sealed(Arc::new(buffer));
+    }
+
+    /// `buffer` is what follows in the present segment, up to the record before the next one.
+    fn push_sealed(&mut self, buffer: Arc<LogBuffer>) {
+        let len = buffer.len();
+        let (segment, offset, last_record) = (self.segment.clone(), self.offset, self.last_record());
+        self.sealed.push_back(Sealed { segment, offset, buffer, last_record });
+        self.sealed_bytes += len;
+        self.offset += len as u64;
     }
 }

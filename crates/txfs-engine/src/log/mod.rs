@@ -2,6 +2,8 @@
 //! shared flushes, and the reader that recovery uses.
 
 pub(crate) mod appender;
+mod buffers;
+pub(crate) mod bulk;
 mod flights;
 pub(crate) mod pool;
 pub(crate) mod reader;

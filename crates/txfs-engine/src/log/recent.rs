@@ -1,6 +1,8 @@
 //! Data that was just committed, kept in memory: it serves readers until the log has been written, and a while
 //! longer, because a direct write leaves nothing in the host's page cache.
 //!
+//! Bulk data serves only until it is written: it lies in the buffer that is written, and there are a few of these.
+//!
 //! What is not written yet is never dropped. Locking: one mutex of its own, innermost.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -8,16 +10,37 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use super::appender::AppendedBulk;
+use super::buffers::LogBuffer;
 use crate::format::Extent;
 
 type Place = (u64, u32);
 
+/// The bytes at a place.
+#[derive(Clone, Debug)]
+enum Content {
+    Chunk(Arc<[u8]>),
+    /// In the buffer of a bulk: where they start, and how many there are.
+    Bulk(Arc<LogBuffer>, usize, usize),
+}
+
+impl Content {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Content::Chunk(chunk) => chunk,
+            Content::Bulk(buffer, start, len) => &buffer.as_slice()[*start..start + len],
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 struct Inner {
-    chunks: BTreeMap<Place, Arc<[u8]>>,
+    chunks: BTreeMap<Place, Content>,
     /// Places in the order of their records, oldest first.
     order: VecDeque<(u64, Place, usize)>,
     bytes: usize,
+    /// Places of bulk data that is not known to be written, with the last records of their bulks.
+    bulks: VecDeque<(u64, Place)>,
     /// Highest record number that the host file holds.
     written: u64,
 }
@@ -39,14 +62,32 @@ impl RecentData {
         let mut inner = self.inner.lock();
         inner.bytes += chunk.len();
         inner.order.push_back((record, (segment, offset), chunk.len()));
-        inner.chunks.insert((segment, offset), chunk);
+        inner.chunks.insert((segment, offset), Content::Chunk(chunk));
         Self::shrink(&mut inner, self.budget_bytes);
+    }
+
+    /// Adds what was just appended and cannot have been written yet.
+    pub(crate) fn insert_bulk(&self, bulk: &AppendedBulk) {
+        let mut inner = self.inner.lock();
+        for extent in &bulk.extents {
+            let place = (extent.segment, extent.offset);
+            let start = (u64::from(extent.offset) - bulk.buffer_offset) as usize;
+            let content = Content::Bulk(bulk.buffer.clone(), start, extent.len as usize);
+            inner.chunks.insert(place, content);
+            inner.bulks.push_back((bulk.last_record, place));
+        }
     }
 
     /// Notes that records up to `record` can be read from the host file.
     pub(crate) fn written_up_to(&self, record: u64) {
         let mut inner = self.inner.lock();
         inner.written = inner.written.max(record);
+        while let Some(&(record, place)) = inner.bulks.front()
+            && record <= inner.written
+        {
+            inner.bulks.pop_front();
+            inner.chunks.remove(&place);
+        }
         Self::shrink(&mut inner, self.budget_bytes);
     }
 
@@ -60,6 +101,7 @@ impl RecentData {
             stays
         });
         inner.bytes -= freed;
+        inner.bulks.retain(|(_, place)| place.0 != segment);
         let gone: Vec<Place> =
             inner.chunks.range((segment, 0)..=(segment, u32::MAX)).map(|(place, _)| *place).collect();
         for place in gone {
@@ -79,7 +121,7 @@ impl RecentData {
                 .map(|(place, chunk)| (place.1 as usize, chunk.clone()))
         };
         let Some((start, chunk)) = found else { return false };
-        match chunk.get(offset - start..offset - start + out.len()) {
+        match chunk.bytes().get(offset - start..offset - start + out.len()) {
             Some(bytes) => {
                 out.copy_from_slice(bytes);
                 true

@@ -1,4 +1,5 @@
 //! Threads that wait for the log writer: each sleeps by itself and is woken once, when there is something for it to do.
+//! Some only watch: they are woken when what they want has happened, and leave the work to others.
 //!
 //! A condition variable would wake all of them whenever any write ends, and with many committers most of these
 //! wake-ups would be for nothing. Here whoever changes the writer's progress says which threads it concerns.
@@ -9,6 +10,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::thread::Thread;
+use std::time::{Duration, Instant};
 
 /// What a thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +35,7 @@ pub(super) enum Cause {
 #[derive(Debug)]
 pub(super) struct Waiter {
     pub(super) wanted: Wanted,
+    watches: bool,
     thread: Thread,
     cause: AtomicU8,
     woken: AtomicBool,
@@ -48,6 +51,19 @@ impl Waiter {
             1 => Cause::Done,
             _ => Cause::Look,
         }
+    }
+
+    /// As [`Waiter::wait`], but not for much longer than `patience`.
+    pub(super) fn wait_for(&self, patience: Duration) -> Option<Cause> {
+        let end = Instant::now() + patience;
+        while !self.woken.load(Ordering::Acquire) {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return None;
+            }
+            std::thread::park_timeout(left);
+        }
+        Some(self.wait())
     }
 
     fn wake(&self, cause: Cause) {
@@ -71,8 +87,23 @@ pub(super) struct Wakeups(Vec<(Arc<Waiter>, Cause)>);
 impl Waiters {
     /// Puts the calling thread on the list.
     pub(super) fn add(&mut self, wanted: Wanted) -> Arc<Waiter> {
+        self.put(wanted, false)
+    }
+
+    /// The same, for one who only watches.
+    pub(super) fn add_watching(&mut self, wanted: Wanted) -> Arc<Waiter> {
+        self.put(wanted, true)
+    }
+
+    /// Takes one off the list who does not want to wait any longer.
+    pub(super) fn remove(&mut self, waiter: &Arc<Waiter>) {
+        self.list.retain(|other| !Arc::ptr_eq(other, waiter));
+    }
+
+    fn put(&mut self, wanted: Wanted, watches: bool) -> Arc<Waiter> {
         let waiter = Arc::new(Waiter {
             wanted,
+            watches,
             thread: std::thread::current(),
             cause: AtomicU8::new(0),
             woken: AtomicBool::new(false),
@@ -81,9 +112,9 @@ impl Waiters {
         waiter
     }
 
-    /// True when somebody waits for stable storage.
-    pub(super) fn any_durable(&self) -> bool {
-        self.list.iter().any(|waiter| waiter.wanted.durable)
+    /// True when somebody waits for a record up to `record` to be on stable storage.
+    pub(super) fn any_durable(&self, record: u64) -> bool {
+        self.list.iter().any(|waiter| waiter.wanted.durable && waiter.wanted.record <= record)
     }
 
     /// Takes everybody off the list for whom `done` holds.
@@ -99,7 +130,7 @@ impl Waiters {
 
     /// Takes the first one off the list for whom `able` holds: it can go on with work that waits.
     pub(super) fn take_one(&mut self, able: impl Fn(Wanted) -> bool, wakeups: &mut Wakeups) {
-        if let Some(at) = self.list.iter().position(|waiter| able(waiter.wanted)) {
+        if let Some(at) = self.list.iter().position(|waiter| !waiter.watches && able(waiter.wanted)) {
             wakeups.0.push((self.list.remove(at), Cause::Look));
         }
     }

@@ -6,9 +6,11 @@
 //!   where it is cheap, gathering commits into fewer writes saves more than it delays; where it is dear, nobody should
 //!   have to wait for the end of somebody else's before his own begins.
 //! * Acknowledgements follow the log: a write counts when it and all before it are over ([`super::flights`]).
-//! * Plain writes (of ordered commits) leave their segments *dirty*. A durable write behind them does not make them
-//!   durable; that takes a flush of these segments, by whoever waits for it, one at a time. Who is alone then writes
-//!   plainly too, and the one flush covers both.
+//! * One write takes about a MiB. Whether it carries its flush is decided when it is known what it holds: one that ends
+//!   before the record that somebody waits for goes plainly.
+//! * Plain writes (of ordered commits, and of data ahead of its commit) leave their segments *dirty*. A durable write
+//!   behind them does not make them durable; that takes a flush of these segments, by whoever waits for it, one at a
+//!   time. Who has only plain writes before him then writes plainly too, and the one flush covers all.
 //!
 //! A failed write or flush poisons the writer for good: what the drive has kept is unknown then, and asking it again
 //! would report success for data that is gone. What lies in the log behind a failed write is never acknowledged.
@@ -17,7 +19,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 use txfs_disk::AlignedBuffer;
@@ -51,10 +53,12 @@ struct Progress {
     flights: Flights,
     /// Threads that are about to cut, or that write.
     writing: usize,
-    /// Those of them whose writes carry no flush.
+    /// Those of them that are known to write without a flush.
     writing_plainly: usize,
     /// Segments with bytes that were written and not flushed.
     dirty: Vec<Arc<Segment>>,
+    /// The one in which the last write that was begun ends.
+    last_segment: u64,
     /// Somebody flushes the segments that were dirty.
     flushing: bool,
     poisoned: Option<String>,
@@ -96,6 +100,18 @@ pub(crate) struct LogWriter {
     durable: Arc<AtomicU64>,
 }
 
+/// While bulk data waits, so many writes are in flight together.
+const HELPED_WRITES: usize = 2;
+
+/// What of the dirty segments to flush.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flush {
+    /// All: what was written before is durable then.
+    All,
+    /// Those that the log has left behind: less is to be done later.
+    Ahead,
+}
+
 /// Writes that were cut and are to be carried out.
 struct Cut {
     batches: Vec<Batch>,
@@ -112,6 +128,7 @@ impl LogWriter {
             writing: 0,
             writing_plainly: 0,
             dirty: Vec::new(),
+            last_segment: u64::MAX,
             flushing: false,
             poisoned: None,
             waiters: Waiters::default(),
@@ -168,9 +185,11 @@ impl LogWriter {
                 return Err(EngineError::Poisoned { cause: cause.clone() });
             }
             if progress.may_write(&self.overlap, wanted) {
-                self.write(progress, durable, source);
+                self.write(progress, wanted, source);
             } else if progress.may_flush(wanted) {
-                self.flush_dirty(progress);
+                self.flush_dirty(progress, Flush::All);
+            } else if progress.may_flush_ahead(wanted) {
+                self.flush_dirty(progress, Flush::Ahead);
             } else {
                 let waiter = progress.waiters.add(wanted);
                 drop(progress);
@@ -182,19 +201,50 @@ impl LogWriter {
         }
     }
 
-    /// Cuts what waits and writes it.
-    fn write(&self, mut progress: MutexGuard<'_, Progress>, durable: bool, source: &dyn Source) {
-        let durable = durable || progress.waiters.any_durable();
-        // Alone behind plain writes, one flush at the end covers them and this one.
-        let alone = progress.writing == 0 && !progress.flushing;
-        let flush = durable && (progress.dirty.is_empty() || !alone);
+    /// Waits until record `record` is in the host file, and leaves it to others to get it there; false when it is not
+    /// there after `patience`.
+    pub(crate) fn watch(&self, record: u64, patience: Duration) -> Result<bool> {
+        let wanted = Wanted { record, durable: false };
+        let mut progress = self.progress.lock();
+        if !progress.reached(wanted) && progress.poisoned.is_none() {
+            let waiter = progress.waiters.add_watching(wanted);
+            drop(progress);
+            if waiter.wait_for(patience) == Some(Cause::Done) {
+                return Ok(true);
+            }
+            progress = self.progress.lock();
+            progress.waiters.remove(&waiter);
+        }
+        match &progress.poisoned {
+            Some(cause) => Err(EngineError::Poisoned { cause: cause.clone() }),
+            None => Ok(progress.reached(wanted)),
+        }
+    }
+
+    /// Writes a part of what waits beside the one write that may be in flight; false when there are more of them, or
+    /// nothing up to `record` waits.
+    pub(crate) fn help(&self, record: u64, source: &dyn Source) -> bool {
+        let wanted = Wanted { record, durable: false };
+        let progress = self.progress.lock();
+        if record <= progress.flights.begun()
+            || progress.writing >= HELPED_WRITES
+            || progress.poisoned.is_some()
+        {
+            return false;
+        }
+        self.write(progress, wanted, source);
+        true
+    }
+
+    /// Cuts what waits, or a part of it, and writes it.
+    fn write(&self, mut progress: MutexGuard<'_, Progress>, wanted: Wanted, source: &dyn Source) {
         progress.writing += 1;
-        progress.writing_plainly += usize::from(!flush);
         let in_flight = progress.writing as u64;
         progress.statistics.in_flight_max = progress.statistics.in_flight_max.max(in_flight);
         drop(progress);
 
         let mut first_serial = 0;
+        let mut flush = false;
         let batches = source.cut(&mut |batches| {
             let mut progress = self.progress.lock();
             for (index, batch) in batches.iter().enumerate() {
@@ -203,6 +253,11 @@ impl LogWriter {
                     first_serial = serial;
                 }
             }
+            if let Some(last) = batches.last() {
+                progress.last_segment = last.segment.id;
+            }
+            flush = batches.last().is_some_and(|last| progress.carries_flush(wanted, last.last_record));
+            progress.writing_plainly += usize::from(!flush);
         });
         let cut = Cut { batches, first_serial, flush };
         let begun = Instant::now();
@@ -225,11 +280,18 @@ impl LogWriter {
         source.written(written);
     }
 
-    /// Flushes the dirty segments.
-    fn flush_dirty(&self, mut progress: MutexGuard<'_, Progress>) {
+    /// Flushes dirty segments.
+    fn flush_dirty(&self, mut progress: MutexGuard<'_, Progress>, which: Flush) {
         progress.flushing = true;
-        let covered = progress.flights.covered();
-        let dirty = std::mem::take(&mut progress.dirty);
+        let mut dirty = std::mem::take(&mut progress.dirty);
+        let covered = match which {
+            Flush::All => progress.flights.covered(),
+            Flush::Ahead => {
+                let last = progress.last_segment;
+                progress.dirty = dirty.extract_if(.., |segment| segment.id == last).collect();
+                0
+            }
+        };
         drop(progress);
         let mut outcome = Ok(());
         let mut flushes = 0;
@@ -276,6 +338,21 @@ impl Progress {
         wanted.durable && wanted.record <= self.flights.written() && !self.flushing
     }
 
+    /// Nothing can be done for the record now, and there are segments to flush behind which the log has gone on: they need
+    /// not wait until the last write is over.
+    fn may_flush_ahead(&self, wanted: Wanted) -> bool {
+        wanted.durable && !self.flushing && self.dirty.iter().any(|segment| segment.id != self.last_segment)
+    }
+
+    /// Whether a write up to record `last`, which is counted in `writing` already, makes itself durable.
+    fn carries_flush(&self, wanted: Wanted, last: u64) -> bool {
+        let awaited = wanted.durable && wanted.record <= last || self.waiters.any_durable(last);
+        // Behind plain writes only, one flush at the end covers them and this one.
+        let flush_follows = !self.dirty.is_empty() || self.writing_plainly > 0;
+        let alone = self.writing == self.writing_plainly + 1;
+        awaited && !(flush_follows && alone)
+    }
+
     fn writes_max(&self, overlap: &Overlap) -> usize {
         let flush_us = self.shortest_us.get().unwrap_or(0);
         match flush_us.checked_div(overlap.flush_us) {
@@ -290,7 +367,7 @@ impl Progress {
             let durable = cut.flush || cfg!(feature = "broken-skip-flush");
             self.flights.end(serial, durable);
             self.statistics.writes += 1;
-            self.statistics.bytes += batch.buffer.len() as u64;
+            self.statistics.bytes += batch.len() as u64;
             self.statistics.flushes += u64::from(cut.flush);
             if !durable && !self.dirty.iter().any(|segment| segment.id == batch.segment.id) {
                 self.dirty.push(batch.segment.clone());
@@ -316,6 +393,7 @@ fn settle(overlap: &Overlap, mut guard: MutexGuard<'_, Progress>) {
     } else {
         waiters.take_one(|wanted| progress.may_flush(wanted), &mut wakeups);
         waiters.take_one(|wanted| progress.may_write(overlap, wanted), &mut wakeups);
+        waiters.take_one(|wanted| progress.may_flush_ahead(wanted), &mut wakeups);
     }
     guard.waiters = waiters;
     drop(guard);
@@ -345,7 +423,8 @@ fn write_out(cut: &Cut) -> (usize, Result<()>) {
         let outcome = if cfg!(feature = "broken-publish-torn") && flush {
             broken_torn_write(batch)
         } else {
-            batch.segment.file.write_log(batch.offset, &batch.buffer, flush)
+            let buffers = batch.contents();
+            batch.segment.file.write_log_vectored(batch.offset, &buffers, flush)
         };
         if let Err(error) = outcome {
             let doing = format!("writing the log in {}", batch.segment.name());
@@ -358,10 +437,11 @@ fn write_out(cut: &Cut) -> (usize, Result<()>) {
 /// The deliberate fault of the feature `broken-publish-torn`: only the first sector of the write is made durable.
 fn broken_torn_write(batch: &Batch) -> std::io::Result<()> {
     let file = &batch.segment.file;
-    file.write_log(batch.offset, &batch.buffer, false)?;
+    let buffers = batch.contents();
+    file.write_log_vectored(batch.offset, &buffers, false)?;
     let sector = |bytes: usize| {
         let mut first = AlignedBuffer::new();
-        first.extend_from_slice(&batch.buffer.as_slice()[..bytes.min(batch.buffer.len())]);
+        first.extend_from_slice(&buffers[0].as_slice()[..bytes.min(buffers[0].len())]);
         file.write_log(batch.offset, &first, true)
     };
     sector(txfs_disk::SECTOR_BYTES_MIN).or_else(|_| sector(4096))

@@ -29,6 +29,16 @@ pub enum Durability {
 #[derive(Clone, Debug)]
 pub struct Chunk(pub Arc<[u8]>, pub Option<ExtentKey>);
 
+/// As [`Chunk`], in memory of the caller's.
+#[derive(Clone, Copy, Debug)]
+pub struct Piece<'a>(pub &'a [u8], pub Option<ExtentKey>);
+
+impl<'a> From<&'a Chunk> for Piece<'a> {
+    fn from(chunk: &'a Chunk) -> Piece<'a> {
+        Piece(&chunk.0, chunk.1)
+    }
+}
+
 /// An extent's key where extents belong to numbered objects, at numbered pages: [`crate::EXTENT_KEY_TAG`], the object
 /// and the first page, 8 bytes each, big-endian.
 pub type ExtentKey = [u8; 17];

@@ -10,6 +10,6 @@ pub(crate) mod registry;
 pub(crate) mod sequencing;
 pub mod snapshot;
 
-pub use commit::{Applied, Chunk, Commit, Durability, ExtentKey, Placed, Receipt};
+pub use commit::{Applied, Chunk, Commit, Durability, ExtentKey, Piece, Placed, Receipt};
 pub use conflict::{ConflictRange, ConflictSet};
 pub use snapshot::Snapshot;

@@ -8,10 +8,11 @@ use std::sync::atomic::Ordering;
 use crate::engine::Shared;
 use crate::error::{ConflictReport, EngineError, Result};
 use crate::format::record::RECORD_HEADER_BYTES;
-use crate::format::{CHUNK_BYTES_MAX, Extent, Mutation};
+use crate::format::{Extent, Mutation};
 use crate::index::IndexView;
 use crate::log::appender::Kind;
 use crate::log::pool::Purpose;
+use crate::placing::check_len;
 use crate::sequencer::{LiveChange, Sequencer, apply_mutations};
 use crate::txn::commit::{Applied, Commit, Pin, Receipt};
 use crate::txn::prepared::Prepared;
@@ -193,7 +194,7 @@ impl Shared {
     }
 
     /// Appends one chunk as a data record; the pin keeps its segment until the commit has counted it as live.
-    pub(crate) fn append_data(
+    fn append_data(
         &self,
         sequencer: &mut Sequencer,
         purpose: Purpose,
@@ -235,10 +236,7 @@ pub(crate) fn describe(chunks: &[Chunk]) -> Result<Vec<Extent>> {
     chunks
         .iter()
         .map(|chunk| {
-            if chunk.0.is_empty() || chunk.0.len() > CHUNK_BYTES_MAX {
-                let text = format!("a chunk of {} bytes; the limit is {CHUNK_BYTES_MAX}", chunk.0.len());
-                return Err(EngineError::TooLarge(text));
-            }
+            check_len(&chunk.0)?;
             Ok(Extent::describe(0, 0, &chunk.0))
         })
         .collect()

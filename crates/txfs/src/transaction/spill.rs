@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use txfs_engine::{CHUNK_BYTES_MAX, Chunk};
+use txfs_engine::{CHUNK_BYTES_MAX, Chunk, Piece, Placed};
 
 use super::overlay::{FileData, InodeState};
 use super::session::Session;
@@ -91,9 +91,14 @@ impl Session {
         if batch.chunks.is_empty() {
             return Ok(());
         }
-        let mut placed = self.shared.engine.place(Some(&self.snapshot), batch.chunks)?;
+        let placed = self.shared.engine.place(Some(&self.snapshot), batch.chunks)?;
+        self.note_placed(batch.places, placed);
+        Ok(())
+    }
+
+    fn note_placed(&mut self, places: Vec<(Ino, u64)>, mut placed: Placed) {
         let mut freed = 0;
-        for ((ino, first), extent) in batch.places.into_iter().zip(placed.take_extents()) {
+        for ((ino, first), extent) in places.into_iter().zip(placed.take_extents()) {
             if let Some(state) = self.overlay.inodes.get_mut(&ino) {
                 freed += state.data.put_placed(first, extent);
             }
@@ -103,7 +108,6 @@ impl Session {
             None => self.placed = Some(placed),
         }
         self.forget_buffered(freed);
-        Ok(())
     }
 
     /// Writes whole pages from `first` on to the log at once. The inode is a file and in the overlay.
@@ -111,13 +115,15 @@ impl Session {
         debug_assert!(data.len().is_multiple_of(PAGE_BYTES as usize));
         let mut page = first;
         for piece in data.chunks(SPILL_BATCH_BYTES) {
-            let mut batch = Batch::default();
-            for chunk in piece.chunks(CHUNK_BYTES_MAX) {
-                batch.places.push((ino, page));
-                batch.chunks.push(Chunk(chunk.into(), Some(key::extent(ino, page))));
-                page += chunk.len() as u64 / PAGE_BYTES;
+            let mut places = Vec::new();
+            let mut pieces = Vec::new();
+            for piece in piece.chunks(CHUNK_BYTES_MAX) {
+                places.push((ino, page));
+                pieces.push(Piece(piece, Some(key::extent(ino, page))));
+                page += piece.len() as u64 / PAGE_BYTES;
             }
-            self.place(batch)?;
+            let placed = self.shared.engine.place_pieces(Some(&self.snapshot), &pieces)?;
+            self.note_placed(places, placed);
             if let Some(state) = self.overlay.inodes.get_mut(&ino) {
                 let behind = state.record.size.div_ceil(PAGE_BYTES);
                 let added = page.saturating_sub(behind.max(page - piece.len() as u64 / PAGE_BYTES));
