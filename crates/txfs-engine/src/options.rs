@@ -72,7 +72,7 @@ pub struct EngineOptions {
     /// Threads of the engine's own write out ordered commits, flush now and then, make checkpoints and prepare
     /// segments. Off in the simulator, where the caller does each of these, so that a seed replays a run exactly.
     pub background: bool,
-    /// Cache of the index file, in bytes.
+    /// Nodes of the index file that are kept in memory at most, in bytes. An index of less takes less.
     pub index_cache_bytes: usize,
     /// Recently written data kept in memory for readers, in bytes.
     pub recent_bytes: usize,
@@ -104,7 +104,7 @@ impl Default for EngineOptions {
             checkpoint_distance_bytes: 16 << 20,
             checkpoint_change_bytes: 1024,
             background: true,
-            index_cache_bytes: 256 << 20,
+            index_cache_bytes: 512 << 20,
             recent_bytes: 32 << 20,
             write_interval: Duration::from_millis(5),
             flush_interval: Duration::from_secs(5),

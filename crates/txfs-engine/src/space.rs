@@ -271,9 +271,9 @@ impl Shared {
     pub(crate) fn reserve_bytes(&self) -> Result<u64> {
         const GROWTH_BYTES_MAX: u64 = 16 << 20;
         let view = self.view();
-        let mut needed = self.index.written_bytes_max(&view.active)?;
+        let mut needed = self.index.written_bytes_max(&view.active);
         if let Some(frozen) = &view.frozen {
-            needed += self.index.written_bytes_max(frozen)?;
+            needed += self.index.written_bytes_max(frozen);
         }
         Ok(needed + self.manifest.segment_bytes.min(GROWTH_BYTES_MAX))
     }

@@ -96,6 +96,29 @@ fn sampled_steps_of_large_checkpoints_leave_the_old_or_the_new_state() {
     }
 }
 
+/// The process is killed at every step of some checkpoints; the next one opens what it left, and then the power fails.
+#[test]
+fn what_an_opening_found_after_a_kill_survives_a_power_cut() {
+    let mut random = fastrand::Rng::with_seed(20);
+    let (simulated, disk) = new_disk();
+    let mut model = Model::new();
+    let store = IndexStore::create(&disk, "index", &VOLUME, CACHE_BYTES).unwrap();
+    disk.sync_directory().unwrap();
+    simulated.observe(|simulated, step| {
+        let left = simulated.fork();
+        let found = IndexStore::open(&left.as_disk(), "index", &VOLUME, CACHE_BYTES).unwrap().record();
+        for seed in 0..4 {
+            let crashed = left.crash(step.number << 8 | seed).as_disk();
+            let reopened = IndexStore::open(&crashed, "index", &VOLUME, CACHE_BYTES).unwrap();
+            assert_eq!(reopened.record(), found, "step {}", step.number);
+        }
+    });
+    for number in 0..10u64 {
+        store.checkpoint(&changes(&mut random, 30, 300, &mut model), &number.to_be_bytes()).unwrap();
+    }
+    simulated.stop_observing();
+}
+
 #[test]
 fn a_store_whose_disk_fails_says_so_and_the_last_checkpoint_stays() {
     for step in 1..60 {

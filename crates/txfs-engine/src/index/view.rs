@@ -7,9 +7,7 @@
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
 
-use redb::AccessGuard;
-
-use super::reader::BaseRange;
+use super::base::BaseRange;
 use super::{BaseReader, IndexError, Memtable};
 use crate::EngineError;
 
@@ -94,11 +92,12 @@ fn merge<'a>(
 ) -> Result<(), IndexError> {
     let mut from_active = active.next();
     let mut from_frozen = frozen.as_mut().and_then(Iterator::next);
-    let mut from_base = base.step()?;
+    base.step()?;
     loop {
         let active_key = from_active.map(|(key, _)| key);
         let frozen_key = from_frozen.map(|(key, _)| key);
-        let base_key = from_base.as_ref().map(|(key, _)| key.value());
+        let from_base = base.entry();
+        let base_key = from_base.map(|(key, _)| key);
         let mut first = active_key;
         for key in [frozen_key, base_key] {
             first = match (first, key) {
@@ -116,7 +115,7 @@ fn merge<'a>(
         } else if in_frozen {
             from_frozen.and_then(|(_, value)| value)
         } else {
-            from_base.as_ref().map(|(_, value): &(_, AccessGuard<'_, &[u8]>)| value.value())
+            from_base.map(|(_, value)| value)
         };
         if let Some(value) = value
             && visit(first, value).is_break()
@@ -130,7 +129,7 @@ fn merge<'a>(
             from_frozen = frozen.as_mut().and_then(Iterator::next);
         }
         if in_base {
-            from_base = base.step()?;
+            base.step()?;
         }
     }
 }
