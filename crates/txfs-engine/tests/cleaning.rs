@@ -226,7 +226,7 @@ fn who_keeps_a_snapshot_open_hears_of_it_in_time() {
     let format = FormatOptions { size_bytes_max: Some(SEGMENTS * SEGMENT_BYTES), ..format_options() };
     Engine::create(&disk.as_disk(), &format, &[]).expect("create");
     for background in [false, true] {
-        let reader_patience = Duration::from_millis(300);
+        let reader_patience = Duration::from_millis(1500);
         let patient = EngineOptions { background, reader_patience, ..options() };
         let engine = Engine::open(disk.as_disk(), patient).expect("open");
         let pages = engine.space().expect("space").total_bytes / 2 / PAGE_BYTES as u64;
@@ -237,7 +237,7 @@ fn who_keeps_a_snapshot_open_hears_of_it_in_time() {
             |round: u64| write_page(&engine, 1, round % pages, page_bytes(round), Durability::Ordered);
         let refused = |begun: Instant, error: EngineError| {
             assert!(matches!(error, EngineError::SpaceHeld { .. }), "{error}");
-            assert!(error.to_string().contains("0.3 s"), "{error}");
+            assert!(error.to_string().contains("1.5 s"), "{error}");
             begun.elapsed()
         };
         let (waited, round) = (0..)
@@ -248,9 +248,13 @@ fn who_keeps_a_snapshot_open_hears_of_it_in_time() {
             .expect("space runs out");
         assert!(waited >= reader_patience, "{waited:?}");
         assert!(waited < Duration::from_secs(20), "{waited:?}");
-        // Nobody waits for the same snapshot again.
-        let begun = Instant::now();
-        let again = refused(begun, write(round).expect_err("it is still there"));
+        // Nobody waits for the same snapshot again. (The engine's own threads may just have found some more space.)
+        let again = (round..)
+            .find_map(|round| {
+                let begun = Instant::now();
+                write(round).err().map(|error| refused(begun, error))
+            })
+            .expect("space runs out");
         assert!(again < reader_patience, "{again:?}");
         compare(&engine, &held, &model);
         drop(held);

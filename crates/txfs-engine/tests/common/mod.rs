@@ -2,6 +2,7 @@
 #![allow(dead_code)]
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use txfs_disk::Disk;
 use txfs_disk::sim::{SimOptions, SimulatedDisk};
@@ -17,6 +18,8 @@ pub fn options() -> EngineOptions {
         background: false,
         recent_bytes: 0,
         index_cache_bytes: 1 << 20,
+        // Who holds space is the thread that would wait for it.
+        reader_patience: Duration::from_millis(20),
         ..EngineOptions::default()
     }
 }
