@@ -29,7 +29,18 @@ impl Shared {
             place: Segment::file_name(extent.segment),
             detail: "the file is missing, and file data lies in it".into(),
         })?;
-        read_verified(&segment, extent, skip, out)
+        read_verified(&segment, extent, skip, out).map_err(|error| self.lost(error))
+    }
+
+    /// What cannot be read after a failed write or flush may never have reached the disk: that is no damage. Recent data is
+    /// still in memory then, but not all of it.
+    fn lost(&self, error: EngineError) -> EngineError {
+        match (error, self.writer.check()) {
+            (EngineError::Corrupt { place, .. }, Err(EngineError::Poisoned { cause })) => {
+                EngineError::Lost { place, cause }
+            }
+            (error, _) => error,
+        }
     }
 }
 

@@ -63,6 +63,17 @@ pub enum EngineError {
         /// What is wrong.
         detail: String,
     },
+    /// Data of a commit that was not durable, which a failed write or flush took away.
+    #[error(
+        "{place} cannot be read: it was not on stable storage yet when the volume stopped taking changes after {cause}; \
+         unmount it and open it again to recover"
+    )]
+    Lost {
+        /// The file and the place in it.
+        place: String,
+        /// The failure that did it.
+        cause: String,
+    },
     /// There is no volume here.
     #[error("not a TxFS volume: {detail}; `txfs mkfs` makes one")]
     NotAVolume {

@@ -168,6 +168,8 @@ pub struct Unreadable {
     pub errno: i32,
     /// The error in words.
     pub message: String,
+    /// It was not durable, and a failure took it away.
+    pub lost: bool,
 }
 
 /// Dumps a whole view. Nodes that cannot be read are left out with everything below them and listed.
@@ -190,7 +192,12 @@ impl Dumper<'_> {
     fn node(&mut self, ino: Ino) {
         if self.path.len() > 16 * 1024 {
             let message = "the directories are nested without end".to_owned();
-            self.unreadable.push(Unreadable { path: self.path[..100].to_vec(), errno: 0, message });
+            self.unreadable.push(Unreadable {
+                path: self.path[..100].to_vec(),
+                errno: 0,
+                message,
+                lost: false,
+            });
             return;
         }
         match self.entry(ino) {
@@ -207,7 +214,8 @@ impl Dumper<'_> {
 
     fn fail(&mut self, error: &txfs::Error) {
         let (errno, message) = (error.errno(), error.to_string());
-        self.unreadable.push(Unreadable { path: self.path.clone(), errno, message });
+        let lost = matches!(error, txfs::Error::Engine(txfs_engine::EngineError::Lost { .. }));
+        self.unreadable.push(Unreadable { path: self.path.clone(), errno, message, lost });
     }
 
     fn entry(&mut self, ino: Ino) -> txfs::Result<DumpEntry> {
