@@ -37,13 +37,19 @@ pub struct HeldWrite {
 #[derive(Default)]
 pub(super) struct Flight {
     holding: bool,
+    /// Not only log writes.
+    holding_all: bool,
     /// By the number of the write; with a verdict it may go on.
     waiting: BTreeMap<u64, Option<Completion>>,
 }
 
 impl Flight {
     pub(super) fn holds(&self, operation: Operation) -> bool {
-        self.holding && matches!(operation, Operation::LogWrite { .. })
+        match operation {
+            Operation::LogWrite { .. } => self.holding,
+            Operation::Write => self.holding && self.holding_all,
+            _ => false,
+        }
     }
 
     pub(super) fn issue(&mut self, number: u64) {
@@ -104,6 +110,12 @@ impl SimulatedDisk {
             drop(state);
             self.shared.released.notify_all();
         }
+    }
+
+    /// As [`SimulatedDisk::hold_log_writes`], for writes of every kind: what is written to the index takes its time too.
+    pub fn hold_writes(&self, holding: bool) {
+        self.shared.state.lock().flight.holding_all = holding;
+        self.hold_log_writes(holding);
     }
 
     /// The writes that wait, in the order in which they were issued.
