@@ -259,10 +259,13 @@ impl Inner {
         let Header { sizes, .. } = self.header;
         let keys = entries.len() as u64;
         let new = entries.bytes() + 16 * keys;
-        // Each key rewrites the leaf that it belongs to, perhaps with a neighbour, and may divide it.
-        let leaves =
-            sizes.leaves.min(2 * keys) * (LEAF_BYTES_MAX + SECTOR_BYTES) as u64 + sizes.oversize_bytes;
-        let leaves = leaves.min(sizes.leaf_bytes) + 2 * new + 2 * SECTOR_BYTES as u64 * (keys + 1);
+        // Each key rewrites the leaf that it belongs to, perhaps with a neighbour. What comes of these and of the new entries
+        // are nodes that are half full at least, each with a part of a sector left over.
+        let leaf = LEAF_BYTES_MAX as u64;
+        let touched = sizes.leaves.min(2 * keys);
+        let sectors = 3 * touched + 2 * new / leaf + 2;
+        let old = (touched * (leaf + SECTOR_BYTES as u64) + sizes.oversize_bytes).min(sizes.leaf_bytes);
+        let leaves = old + 2 * new + sectors * SECTOR_BYTES as u64;
         let levels = u64::from(self.reader.version.root.level()) + 2;
         let branches = 2 * levels * keys * (BRANCH_BYTES_MAX + SECTOR_BYTES) as u64;
         let branches =
