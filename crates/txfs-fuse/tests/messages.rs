@@ -152,6 +152,7 @@ fn removed_files_go_together() {
     assert!(before.nodes_in_use >= names.len(), "they are open");
     drop(open);
     eventually("the kernel forgets them", || stat().nodes_in_use < 10);
+    eventually("they are removed", || stat().sequence > before.sequence);
     let commits = stat().sequence - before.sequence;
     assert!((1..100).contains(&commits), "{commits} commits");
     fixture.finish();
