@@ -6,10 +6,10 @@ mod common;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::*;
-use txfs_disk::sim::SimulatedDisk;
+use txfs_disk::sim::{Fault, SimulatedDisk};
 use txfs_engine::{
-    Applied, CHUNK_BYTES_MAX, Commit, ConflictSet, Durability, Engine, EngineOptions, EngineStat,
-    FormatOptions, Mutation, MutationList, Piece, Placed,
+    Applied, CHUNK_BYTES_MAX, Commit, ConflictSet, Durability, Engine, EngineError, EngineOptions,
+    EngineStat, FormatOptions, Mutation, MutationList, Piece, Placed,
 };
 
 const SEGMENT_BYTES: u64 = 8 << 20;
@@ -160,4 +160,26 @@ fn what_several_threads_place_survives() {
         });
         engine.close().expect("close");
     }
+}
+
+/// Bulk data leaves memory when it is written. When the flush behind it fails, it may be nowhere: that is no damage.
+#[test]
+fn what_a_failed_flush_took_away_is_said_to_be_lost() {
+    let mut lost = 0;
+    for seed in 0..20 {
+        let disk = sim(seed);
+        let engine = open(&disk, options());
+        let data = bytes(seed, 2 << 20);
+        let placed = place(&engine, &data);
+        commit_placed(&engine, "b", &placed, Durability::Ordered);
+        engine.write_pending().expect("pending");
+        disk.fail_next(Fault::Sync, 1);
+        engine.sync().expect_err("the flush fails");
+        match get_blob(&engine, "b") {
+            Ok(found) => assert!(found == data, "seed {seed}"),
+            Err(EngineError::Lost { .. }) => lost += 1,
+            Err(error) => panic!("seed {seed}: {error}"),
+        }
+    }
+    assert!(lost > 0, "no flush took anything away");
 }

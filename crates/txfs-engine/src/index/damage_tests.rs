@@ -86,7 +86,7 @@ fn flipped_bits_are_errors_or_do_not_matter() {
         let cases = 400;
         for case in 0..cases {
             let damaged = simulated.fork();
-            // The header's sector gets its share, and some frames get more than one flip.
+            // The header's sector gets its share, and some cases have more than one flip.
             let range = if case % 8 == 0 { 0..512 } else { 0..len };
             for _ in 0..[1, 1, 1, 2, 30][case as usize % 5] {
                 damaged.flip_bit("index", random.u64(range.clone()), random.u8(..8)).unwrap();

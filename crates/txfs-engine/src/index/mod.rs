@@ -10,6 +10,7 @@
 
 mod base;
 mod error;
+mod keys;
 mod memtable;
 mod view;
 

@@ -60,6 +60,15 @@ pub(super) fn base_view(store: &IndexStore) -> IndexView {
     IndexView { active: Memtable::new(), frozen: None, base: store.reader() }
 }
 
+/// A checkpoint that must write no more than was estimated.
+pub(super) fn checkpoint_as_estimated(store: &IndexStore, memtable: &Memtable, record: &[u8]) {
+    let estimate = store.written_bytes_max(memtable);
+    let before = store.bytes_written();
+    store.checkpoint(memtable, record).unwrap();
+    let written = store.bytes_written() - before;
+    assert!(written <= estimate, "{} changes: {written} bytes of {estimate}", memtable.len());
+}
+
 fn check_view(view: &IndexView, model: &Model, random: &mut fastrand::Rng, spread: u64) {
     assert_eq!(all(view), *model);
     for _ in 0..100 {
@@ -145,10 +154,7 @@ fn runs_of_new_keys_go_in_like_any_other() {
                     }
                 }
             }
-            let estimate = store.written_bytes_max(&memtable);
-            let before = store.bytes_written();
-            store.checkpoint(&memtable, b"record").unwrap();
-            assert!(store.bytes_written() - before <= estimate);
+            checkpoint_as_estimated(&store, &memtable, b"record");
             assert_eq!(all(&base_view(&store)), model, "seed {seed}");
         }
         assert_eq!(store.verify().unwrap(), model.len() as u64);
@@ -216,11 +222,7 @@ fn a_checkpoint_writes_no_more_than_was_estimated() {
     for count in [1, 10, 100, 5000, 1, 20_000, 1, 300, 1000, 5000, 20_000, 100] {
         for spread in [10, 20_000] {
             let memtable = changes(&mut random, count, spread, &mut Model::new());
-            let estimate = store.written_bytes_max(&memtable);
-            let before = store.bytes_written();
-            store.checkpoint(&memtable, b"record").unwrap();
-            let written = store.bytes_written() - before;
-            assert!(written <= estimate, "{count} of {spread}: {written} bytes");
+            checkpoint_as_estimated(&store, &memtable, b"record");
         }
     }
 }

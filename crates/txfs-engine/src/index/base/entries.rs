@@ -2,9 +2,10 @@
 //!
 //! One run of bytes, so that moving an entry costs a copy and no allocation.
 
-use super::node::{self, Node, common_len, entry_bytes};
+use super::node::{self, Node, entry_bytes};
 use super::pointer::Pointer;
 use super::{BRANCH_BYTES_MAX, LEAF_BYTES_MAX};
+use crate::index::keys::{common_len, shortest_between};
 
 /// See the module's documentation.
 #[derive(Default)]
@@ -126,7 +127,6 @@ impl Piece<'_> {
         if level > 0 || self.spans.start == 0 {
             return first;
         }
-        let before = self.entries.key(self.spans.start - 1);
-        &first[..first.len().min(common_len(before, first) + 1)]
+        shortest_between(self.entries.key(self.spans.start - 1), first)
     }
 }

@@ -104,7 +104,7 @@ impl IndexFile {
     }
 
     pub(super) fn set_len(&self, len: u64) -> Result<(), IndexError> {
-        self.raw.set_len(len).map_err(|error| self.write_failed(error))
+        self.raw.set_len(len).map_err(|error| self.io("cut", error))
     }
 
     /// The checksum that a pointer to these bytes has.

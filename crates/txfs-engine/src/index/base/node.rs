@@ -29,6 +29,7 @@ use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 
 use super::pointer::{POINTER_BYTES, Pointer};
+use crate::index::keys::common_len;
 
 /// A key with its new value, or none.
 pub(super) type Change<'a> = (&'a [u8], Option<&'a [u8]>);
@@ -56,11 +57,6 @@ fn head(rest_of_key: &[u8]) -> u16 {
         [first] => u16::from_be_bytes([*first, 0]),
         [first, second, ..] => u16::from_be_bytes([*first, *second]),
     }
-}
-
-/// Number of leading bytes that two keys share.
-pub(super) fn common_len(left: &[u8], right: &[u8]) -> usize {
-    left.iter().zip(right).take_while(|(left, right)| left == right).count()
 }
 
 fn rest_len_bytes(len: usize) -> usize {

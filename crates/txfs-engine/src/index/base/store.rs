@@ -12,6 +12,7 @@
 //! One mutex is held for the whole of a checkpoint. Readers ([`BaseReader`]) never take it.
 
 use std::fmt;
+use std::io;
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
@@ -62,11 +63,7 @@ impl IndexStore {
         volume_id: &[u8; 16],
         cache_bytes: usize,
     ) -> Result<IndexStore, IndexError> {
-        let raw = disk.create(name).map_err(|source| IndexError::Io {
-            file: name.to_owned(),
-            doing: "create",
-            source,
-        })?;
+        let raw = disk.create(name).map_err(refused("create", name))?;
         let file = Arc::new(IndexFile::new(raw, name, volume_id, cache_bytes));
         let mut output = Output::new(&file, Regions::new(), Sizes::default());
         let root = output.node(Node::build(0, std::iter::empty()), 0)?;
@@ -81,11 +78,7 @@ impl IndexStore {
         volume_id: &[u8; 16],
         cache_bytes: usize,
     ) -> Result<IndexStore, IndexError> {
-        let raw = disk.open(name).map_err(|source| IndexError::Io {
-            file: name.to_owned(),
-            doing: "open",
-            source,
-        })?;
+        let raw = disk.open(name).map_err(refused("open", name))?;
         let file = Arc::new(IndexFile::new(raw, name, volume_id, cache_bytes));
         // A killed process may have left a header that is not on stable storage yet. Who opens goes by it, so it must not
         // be lost to a power cut afterwards.
@@ -199,8 +192,10 @@ impl IndexStore {
         };
         if let Some(len) = cut
             && len >= inner.regions.count() as u64 * super::regions::REGION_BYTES
+            && let Err(error) = self.file.set_len(len)
         {
-            self.file.set_len(len)?;
+            // The checkpoint is made; the file only stays longer than it has to be.
+            log::warn!("{error}");
         }
         Ok(reader)
     }
@@ -209,14 +204,10 @@ impl IndexStore {
     /// Returns what is free beyond the need.
     fn check_space(&self, inner: &Inner, entries: &Memtable) -> Result<u64, IndexError> {
         let needed_bytes = inner.written_bytes_max(entries);
-        let file = self.file.name().to_owned();
-        let free_bytes = self.disk.free_bytes().map_err(|source| IndexError::Io {
-            file: file.clone(),
-            doing: "write",
-            source,
-        })?;
+        let name = self.file.name();
+        let free_bytes = self.disk.free_bytes().map_err(refused("write", name))?;
         if free_bytes < needed_bytes {
-            return Err(IndexError::NoSpace { file, needed_bytes, free_bytes });
+            return Err(IndexError::NoSpace { file: name.to_owned(), needed_bytes, free_bytes });
         }
         Ok(free_bytes - needed_bytes)
     }
@@ -274,6 +265,11 @@ impl Inner {
             self.regions.table_bytes() + u64::from(self.header.record.len) * 2 + 16 * SECTOR_BYTES as u64;
         leaves + branches + others
     }
+}
+
+fn refused(doing: &'static str, name: &str) -> impl FnOnce(io::Error) -> IndexError {
+    let file = name.to_owned();
+    move |source| IndexError::Io { file, doing, source }
 }
 
 fn new_reader(

@@ -5,6 +5,8 @@
 //! integers: the first eight bytes of each key after what all keys of the block have in common stand together in one
 //! array, since comparing the keys themselves was two thirds of the cost of an insertion.
 
+use crate::index::keys::common_len;
+
 /// Entries that fit into a block.
 pub(super) const ENTRIES_MAX: usize = 33;
 
@@ -38,11 +40,6 @@ fn head(rest_of_key: &[u8]) -> u64 {
             u64::from_be_bytes(bytes)
         }
     }
-}
-
-/// Number of leading bytes that two keys share.
-pub(super) fn common_len(left: &[u8], right: &[u8]) -> usize {
-    left.iter().zip(right).take_while(|(left, right)| left == right).count()
 }
 
 impl Default for Block {

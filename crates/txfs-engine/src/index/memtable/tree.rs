@@ -5,7 +5,8 @@
 
 use std::sync::Arc;
 
-use super::block::{Block, ENTRIES_MAX, common_len};
+use super::block::{Block, ENTRIES_MAX};
+use crate::index::keys::shortest_between;
 
 /// A leaf splits when it holds more bytes than this (or is full): small enough to copy in a fraction of a microsecond.
 const LEAF_BYTES_MAX: usize = 4096;
@@ -147,7 +148,7 @@ fn split_leaf(block: &mut Block, changed: usize) -> Option<Split> {
         (right, successor)
     } else {
         let right = block.split_off(block.middle());
-        let separator = shortest_between(block.key(block.len() - 1), right.key(0));
+        let separator = shortest_between(block.key(block.len() - 1), right.key(0)).to_vec();
         (right, separator)
     };
     Some(Split { separator, right: Arc::new(Node::Leaf(right)) })
@@ -164,9 +165,4 @@ fn split_branch(branch: &mut Branch) -> Option<Split> {
     let moved = branch.separators.split_off(middle - 1);
     let right = Branch { separators, children };
     Some(Split { separator: moved.key(0).to_vec(), right: Arc::new(Node::Branch(right)) })
-}
-
-/// The shortest key that is above `below` and not above `above`.
-fn shortest_between(below: &[u8], above: &[u8]) -> Vec<u8> {
-    above[..above.len().min(common_len(below, above) + 1)].to_vec()
 }
