@@ -63,7 +63,7 @@ check-docs: ## tests and files that the documents name exist
 
 .PHONY: test-rust
 test-rust: ## unit and integration tests of all crates
-	$(CARGO) test --locked --workspace --exclude txfs-e2e
+	$(CARGO) test --locked --workspace --exclude txfs-e2e --no-fail-fast
 
 .PHONY: test-sim
 test-sim: ## the simulator: 20,000 crash states, power lost at every write, faults, the engine by itself

@@ -130,8 +130,9 @@ impl SegmentPool {
         SegmentPool { disk, segment_bytes, segments_max, all, lists: Mutex::new(lists), made }
     }
 
-    /// Opens every segment file of the volume; all of them count as in use until [`SegmentPool::release`]. A file that a crash left shorter than a segment while it was being
-    /// made is removed: nothing can refer to it, since segments are synced whole before their first use.
+    /// Opens every segment file of the volume; all of them count as in use until [`SegmentPool::release`]. A file that a
+    /// crash left shorter than a segment while it was being made is removed: nothing can refer to it, since segments are
+    /// synced whole before their first use.
     pub(crate) fn open_all(&self, referred: &dyn Fn(u64) -> bool) -> Result<()> {
         let names = self.disk.list().map_err(|error| EngineError::io("listing the volume", error))?;
         for name in names {
@@ -220,10 +221,19 @@ impl SegmentPool {
 
     /// Segments that the host and the volume's size limit still have room for, with `reserve_bytes` left on the host.
     pub(crate) fn creatable(&self, reserve_bytes: u64) -> Result<u64> {
+        Ok(self.host_has_room_for(reserve_bytes)?.min(self.allowed()))
+    }
+
+    /// Segments that the host has room for, with `reserve_bytes` left.
+    fn host_has_room_for(&self, reserve_bytes: u64) -> Result<u64> {
         let free = self.disk.free_bytes().map_err(|error| EngineError::io("asking for free space", error))?;
+        Ok(free.saturating_sub(reserve_bytes) / self.segment_bytes)
+    }
+
+    /// Segments that the volume's size limit permits beside those that there are.
+    fn allowed(&self) -> u64 {
         let lists = self.lists.lock();
-        let allowed = self.segments_max.saturating_sub(self.all.read().len() as u64 + lists.making);
-        Ok(allowed.min(free.saturating_sub(reserve_bytes) / self.segment_bytes))
+        self.segments_max.saturating_sub(self.all.read().len() as u64 + lists.making)
     }
 
     fn take_unused(&self, oldest: u64) -> Option<Arc<Segment>> {
@@ -253,7 +263,12 @@ impl SegmentPool {
     /// Makes spare segments until there are `count`, as far as the size limit permits; for the background thread.
     pub(crate) fn prepare(&self, count: usize, oldest: u64, reserve_bytes: u64) -> Result<()> {
         while self.spare(oldest) < count as u64 {
-            if self.creatable(reserve_bytes)? == 0 && !self.is_at_limit() {
+            // Two questions, each asked once: one that asks for both at a time, and then which of them it was, finds
+            // neither when others remove a segment between.
+            if self.allowed() == 0 {
+                return Ok(());
+            }
+            if self.host_has_room_for(reserve_bytes)? == 0 {
                 return Err(no_space());
             }
             if self.make(|lists, segment| lists.spare.push(segment))?.is_none() {
@@ -261,11 +276,6 @@ impl SegmentPool {
             }
         }
         Ok(())
-    }
-
-    fn is_at_limit(&self) -> bool {
-        let lists = self.lists.lock();
-        self.all.read().len() as u64 + lists.making >= self.segments_max
     }
 
     /// Makes segments until there are `count` in all.
