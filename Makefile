@@ -93,7 +93,7 @@ broken: ## engines broken on purpose; the simulator must catch each within a min
 .PHONY: test-e2e
 test-e2e: ## kill -9, conflicts, snapshots, wrong use: real processes on a real mount
 	$(CARGO) build --release --locked -p txfs-cli
-	$(CARGO) test --release --locked -p txfs-e2e -- --test-threads=2
+	$(CARGO) test --release --locked -p txfs-e2e --no-fail-fast -- --test-threads=2
 
 .PHONY: posix
 posix: ## pjdfstest and fsx on a real mount

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mount::UnmountFlags;
@@ -15,6 +15,9 @@ use crate::cli::Umount;
 use crate::error::Error;
 use crate::output::format;
 use crate::place;
+
+/// How long somebody who only has a look may keep a mount point busy.
+const GLANCE_MAX: Duration = Duration::from_secs(1);
 
 /// Unmounts, and waits until the owner has closed the volume and ended.
 pub fn run(arguments: Umount) -> Result<(), Error> {
@@ -44,15 +47,22 @@ pub fn run(arguments: Umount) -> Result<(), Error> {
         .welcome()
         .and_then(|welcome| Pid::from_raw(welcome.owner_pid as i32))
         .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-    match client.unmount(arguments.lazy) {
-        Ok(()) => {}
-        Err(ProtocolError::Remote { errno: libc::EBUSY, .. }) => {
-            let users = users_of(&mountpoint);
-            return Err(Error::MountPointBusy { mountpoint, users });
+    let begun = Instant::now();
+    loop {
+        match client.unmount(arguments.lazy) {
+            Ok(()) => break,
+            Err(ProtocolError::Remote { errno: libc::EBUSY, .. }) => {
+                let users = users_of(&mountpoint);
+                // Nobody stays there: somebody had a look in passing, as `df` has at every mount.
+                if !users.is_empty() || begun.elapsed() > GLANCE_MAX {
+                    return Err(Error::MountPointBusy { mountpoint, users });
+                }
+                std::thread::sleep(GLANCE_MAX / 20);
+            }
+            // Gone between question and answer: that is what was asked for.
+            Err(ProtocolError::Closed) => break,
+            Err(error) => return Err(error.into()),
         }
-        // Gone between question and answer: that is what was asked for.
-        Err(ProtocolError::Closed) => {}
-        Err(error) => return Err(error.into()),
     }
     if arguments.lazy {
         return Ok(());
