@@ -13,7 +13,7 @@ export CARGO_TARGET_DIR ?= $(CURDIR)/target
 export TOOLS ?= $(CARGO_TARGET_DIR)/tools
 export PATH := $(PATH):$(HOME)/.cargo/bin:$(TOOLS)/bin
 
-SIM = "$(CARGO_TARGET_DIR)/release/txfs-sim"
+SIM = "$(CARGO_TARGET_DIR)/simulation/txfs-sim"
 
 # The simulator's seed and the number of crash states of one campaign.
 SEED   ?= 1
@@ -67,7 +67,7 @@ test-rust: ## unit and integration tests of all crates
 
 .PHONY: test-sim
 test-sim: ## the simulator: 20,000 crash states, power lost at every write, faults, the engine by itself
-	$(CARGO) build --release --locked -p txfs-sim
+	$(CARGO) build --profile simulation --locked -p txfs-sim
 	$(SIM) campaign --states 20000 --seed $(SEED)
 	$(SIM) campaign --engine --states 5000 --seed $(SEED)
 	$(SIM) every-write --scenarios 20 --seed $(SEED)
@@ -77,23 +77,23 @@ test-sim: ## the simulator: 20,000 crash states, power lost at every write, faul
 
 .PHONY: sim
 sim: ## replay one simulated run: make sim SEED=42 (PROFILE= and MODE= as a violation says them)
-	$(CARGO) build --release --locked -p txfs-sim
+	$(CARGO) build --profile simulation --locked -p txfs-sim
 	$(SIM) replay --seed $(SEED) $(if $(PROFILE),--profile $(PROFILE)) $(if $(MODE),--mode $(MODE))
 
 .PHONY: sim-campaign
 sim-campaign: ## the simulator over a million distinct crash states (STATES= SEED=)
-	$(CARGO) build --release --locked -p txfs-sim
+	$(CARGO) build --profile simulation --locked -p txfs-sim
 	$(SIM) campaign --states $(STATES) --seed $(SEED)
 
 .PHONY: broken
 broken: ## engines broken on purpose; the simulator must catch each within a minute
-	$(CARGO) build --release --locked -p txfs-sim
+	$(CARGO) build --profile simulation --locked -p txfs-sim
 	$(SIM) broken --seed $(SEED)
 
 .PHONY: test-e2e
 test-e2e: ## kill -9, conflicts, snapshots, wrong use: real processes on a real mount
 	$(CARGO) build --release --locked -p txfs-cli
-	$(CARGO) test --release --locked -p txfs-e2e --no-fail-fast -- --test-threads=2
+	$(CARGO) test --profile simulation --locked -p txfs-e2e --no-fail-fast -- --test-threads=2
 
 .PHONY: posix
 posix: ## pjdfstest and fsx on a real mount

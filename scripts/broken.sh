@@ -3,4 +3,4 @@
 # each of them within seconds.
 set -eu
 cd "$(dirname "$0")/.."
-exec "${CARGO:-cargo}" run --release --locked -p txfs-sim -- broken --seconds 60 "$@"
+exec "${CARGO:-cargo}" run --profile simulation --locked -p txfs-sim -- broken --seconds 60 "$@"

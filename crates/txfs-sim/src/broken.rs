@@ -94,12 +94,12 @@ fn catch(
         None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/broken"),
     };
     let built = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .args(["build", "--quiet", "--release", "--bin", "txfs-sim", "--features", feature])
+        .args(["build", "--quiet", "--profile", "simulation", "--bin", "txfs-sim", "--features", feature])
         .arg("--manifest-path")
         .arg(manifest)
         .arg("--target-dir")
         .arg(&target)
-        .env("CARGO_PROFILE_RELEASE_DEBUG", "0")
+        .env("CARGO_PROFILE_SIMULATION_DEBUG", "0")
         .status()
         .map_err(|error| format!("cargo cannot be run: {error}"))?;
     if !built.success() {
@@ -107,7 +107,7 @@ fn catch(
     }
     let start = Instant::now();
     let minutes = format!("{}", limit.as_secs_f64() / 60.0);
-    let output = Command::new(target.join("release/txfs-sim"))
+    let output = Command::new(target.join("simulation/txfs-sim"))
         .args(arguments)
         .args(["--seed", &seed.to_string(), "--minutes", &minutes])
         .output()
