@@ -38,41 +38,41 @@ pub enum Alone {
 
 impl Alone {
     /// Measures and prints.
-    pub fn run(&self) -> Result<()> {
+    pub fn run(&self, json: bool) -> Result<()> {
         match self {
             Alone::Huge(options) => {
                 let outcome = scale::huge::run(options)?;
-                print(options.json, &outcome, outcome.table())
+                print(json, &outcome, outcome.table())
             }
             Alone::Many(options) => {
                 let outcome = scale::many::run(options)?;
-                print(options.json, &outcome, outcome.table())
+                print(json, &outcome, outcome.table())
             }
             Alone::Opening(options) => match scale::opening::run(options)? {
-                Some(outcome) => print(options.json, &outcome, outcome.table()),
+                Some(outcome) => print(json, &outcome, outcome.table()),
                 None => Ok(()),
             },
             Alone::Sequential(options) => {
                 let outcome = scale::sequential::run(options)?;
-                print(options.json, &outcome, outcome.table())
+                print(json, &outcome, outcome.table())
             }
             Alone::Large(options) => {
                 let outcome = scale::large::run(options)?;
-                print(options.json, &outcome, outcome.table())
+                print(json, &outcome, outcome.table())
             }
             Alone::Small(options) => {
                 let outcome = scale::small::run(options)?;
-                print(options.json, &outcome, outcome.table())
+                print(json, &outcome, outcome.table())
             }
             Alone::Checkpoint(options) => {
                 let outcome = scale::checkpoint::run(options)?;
-                print(options.json, &outcome, outcome.table())
+                print(json, &outcome, outcome.table())
             }
             Alone::Fullness(options) => {
                 let outcome = scale::fullness::run(options)?;
-                print(options.json, &outcome, outcome.table())
+                print(json, &outcome, outcome.table())
             }
-            Alone::MountCalls(options) => mount_calls::print(options, &mount_calls::run(options)?),
+            Alone::MountCalls(options) => mount_calls::print(json, &mount_calls::run(options)?),
         }
     }
 }

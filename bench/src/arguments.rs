@@ -30,6 +30,9 @@ pub enum Command {
     Alone {
         #[command(subcommand)]
         measurement: Alone,
+        /// One JSON object instead of a table
+        #[arg(long, global = true)]
+        json: bool,
     },
     /// Write zeros where a file has holes or unwritten blocks: what mkfs punches into an image
     FillHoles {

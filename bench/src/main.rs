@@ -4,6 +4,7 @@
 mod alone;
 mod arguments;
 mod bench;
+mod beside;
 mod contestants;
 mod device;
 mod figures;
@@ -35,7 +36,7 @@ fn main() -> ExitCode {
         Some(Command::List) => run::list(),
         Some(Command::Page { page }) => run::page(page),
         Some(Command::FillHoles { file }) => holes::fill(file),
-        Some(Command::Alone { measurement }) => measurement.run(),
+        Some(Command::Alone { measurement, json }) => measurement.run(*json),
         None => run::run(&arguments.run),
     };
     match done {

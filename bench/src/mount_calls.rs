@@ -36,9 +36,6 @@ pub struct MountCallsOptions {
     /// Size of the large file in MiB; 0 leaves it out
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(0..=65536))]
     large_mib: u32,
-    /// One JSON object instead of a table
-    #[arg(long)]
-    json: bool,
 }
 
 /// All rows and their units, when none is left out.
@@ -102,8 +99,8 @@ pub fn run(options: &MountCallsOptions) -> Result<Vec<Contestant>> {
 }
 
 /// Prints what [`run`] found.
-pub fn print(options: &MountCallsOptions, contestants: &[Contestant]) -> Result<()> {
-    if options.json {
+pub fn print(json: bool, contestants: &[Contestant]) -> Result<()> {
+    if json {
         println!("{}", serde_json::to_string_pretty(contestants)?);
         return Ok(());
     }

@@ -98,6 +98,10 @@ pub struct Goal {
     pub flush_delay_us: u64,
     /// What it was; nothing when it could not be measured, for the reason in the notes.
     pub found: Option<Spread>,
+    /// What the raw device attains in the same figure, in the same run: the limit that the hardware sets here. Nothing
+    /// where that means nothing.
+    #[serde(default)]
+    pub raw: Option<Spread>,
     /// What it should be.
     pub limit: f64,
     /// Which side of it.
@@ -117,10 +121,8 @@ impl Goal {
         found: Option<Spread>,
     ) -> Goal {
         let (bound, unit, decimals) = (Bound::AtLeast, "x".to_owned(), 2);
-        // rounds too short to find anything
-        let found =
-            found.filter(|found| [found.median, found.min, found.max].iter().all(|value| value.is_finite()));
-        Goal { figure: figure.into(), flush_delay_us, found, limit, bound, unit, decimals }
+        let found = found.filter(is_figure);
+        Goal { figure: figure.into(), flush_delay_us, found, raw: None, limit, bound, unit, decimals }
     }
 
     /// A ratio of at most `limit`.
@@ -138,13 +140,32 @@ impl Goal {
         Goal { unit: unit.to_owned(), decimals, ..self }
     }
 
-    /// Whether the median is on the right side; nothing when it was not measured.
-    pub fn reached(&self) -> Option<bool> {
-        self.found.map(|found| match self.bound {
-            Bound::AtMost => found.median <= self.limit,
-            Bound::AtLeast => found.median >= self.limit,
-        })
+    /// With what the raw device attains in it.
+    pub fn raw(self, raw: Option<Spread>) -> Goal {
+        Goal { raw: raw.filter(is_figure), ..self }
     }
+
+    /// Whether the median is on the right side; nothing when it was not measured. What the raw device attains has no say.
+    pub fn reached(&self) -> Option<bool> {
+        self.found.map(|found| self.suffices(found))
+    }
+
+    /// Whether the raw device would reach it; nothing when that was not measured.
+    pub fn raw_reached(&self) -> Option<bool> {
+        self.raw.map(|raw| self.suffices(raw))
+    }
+
+    fn suffices(&self, figure: Spread) -> bool {
+        match self.bound {
+            Bound::AtMost => figure.median <= self.limit,
+            Bound::AtLeast => figure.median >= self.limit,
+        }
+    }
+}
+
+/// Rounds that are too short find nothing.
+fn is_figure(spread: &Spread) -> bool {
+    [spread.median, spread.min, spread.max].iter().all(|value| value.is_finite())
 }
 
 /// A picture.
@@ -200,5 +221,22 @@ mod tests {
         assert_eq!(Goal::at_most("a", 0, 4.0, found).reached(), Some(true));
         assert_eq!(Goal::at_most("a", 0, 3.9, found).reached(), Some(false));
         assert_eq!(Goal::at_most("a", 0, 3.9, None).reached(), None);
+    }
+
+    #[test]
+    fn the_raw_device_has_no_say_in_what_is_reached() {
+        let spread = |median| Some(Spread { median, min: median, max: median });
+        let goal = Goal::at_least("a", 0, 4.0, spread(2.0)).raw(spread(3.0));
+        assert_eq!((goal.reached(), goal.raw_reached()), (Some(false), Some(false)));
+        let goal = Goal::at_least("a", 0, 4.0, spread(2.0)).raw(spread(5.0));
+        assert_eq!((goal.reached(), goal.raw_reached()), (Some(false), Some(true)));
+        assert_eq!(Goal::at_least("a", 0, 4.0, spread(2.0)).raw(spread(f64::NAN)).raw_reached(), None);
+    }
+
+    #[test]
+    fn goals_without_raw_figures_still_read() {
+        let old = r#"{"figure": "a", "flush_delay_us": 0, "found": null, "limit": 1.5, "bound": "AtMost",
+            "unit": "x", "decimals": 2}"#;
+        assert!(serde_json::from_str::<Goal>(old).unwrap().raw.is_none());
     }
 }

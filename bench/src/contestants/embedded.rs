@@ -69,6 +69,19 @@ impl Embedded {
         Ok(())
     }
 
+    /// What a transaction gives to the log, in bytes: the least that a raw write has to do in its place.
+    pub fn record_bytes(&self, transaction: impl Fn() -> Result<()>) -> Result<usize> {
+        self.settle()?;
+        let mut least = u64::MAX;
+        // the smallest of some: one of them may begin a segment
+        for _ in 0..3 {
+            let before = self.volume.stat()?.engine.log_bytes;
+            transaction()?;
+            least = least.min(self.volume.stat()?.engine.log_bytes - before);
+        }
+        Ok(usize::try_from(least)?)
+    }
+
     /// All background work ends and everything reaches the device, checkpoint included.
     pub fn settle(&self) -> Result<()> {
         self.volume.sync()?;

@@ -55,7 +55,7 @@ impl MountedVolume {
     }
 
     /// What a program prints that runs in a transaction on the mount, `txfs run`.
-    pub fn run_in_transaction(&self, program: &Path, arguments: &[&str]) -> Result<String> {
+    pub fn run_in_transaction(&self, program: &Path, arguments: &[String]) -> Result<String> {
         let mut command = Command::new(&self.command);
         command.arg("run").arg("--mount").arg(&self.place.directory).arg("--").arg(program).args(arguments);
         succeed(command.current_dir(&self.place.directory))

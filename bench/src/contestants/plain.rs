@@ -16,9 +16,34 @@ use crate::contestants::Place;
 pub const PAGE_BYTES: usize = 4096;
 
 /// A page at an address that direct I/O accepts.
-#[derive(Clone, Copy, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C, align(4096))]
 pub struct Page(pub [u8; PAGE_BYTES]);
+
+/// Incompressible bytes at an address that direct I/O accepts.
+#[derive(Debug)]
+pub struct Aligned {
+    pages: Vec<Page>,
+}
+
+impl Aligned {
+    /// At least so many.
+    pub fn new(bytes: usize) -> Aligned {
+        let mut pages = vec![Page::zeroed(); bytes.div_ceil(PAGE_BYTES)];
+        fastrand::Rng::with_seed(3).fill(bytemuck::cast_slice_mut(&mut pages));
+        Aligned { pages }
+    }
+
+    /// The first so many of them.
+    pub fn bytes(&self, len: usize) -> &[u8] {
+        &bytemuck::cast_slice(&self.pages)[..len]
+    }
+
+    /// To read into.
+    pub fn bytes_mut(&mut self, len: usize) -> &mut [u8] {
+        &mut bytemuck::cast_slice_mut(&mut self.pages)[..len]
+    }
+}
 
 /// A directory that is removed with its files at the end, and its descriptor, to sync it.
 #[derive(Debug)]
@@ -55,7 +80,8 @@ impl PlainDirectory {
 
     /// As [`PlainDirectory::file`], for direct I/O.
     pub fn direct_file(&self, name: &str, bytes: u64) -> Result<DirectFile> {
-        drop(self.file(name, bytes)?);
+        // cached pages would be in the way
+        rustix::fs::fadvise(self.file(name, bytes)?, 0, None, rustix::fs::Advice::DontNeed)?;
         let path = self.join(name);
         let direct = i32::try_from(rustix::fs::OFlags::DIRECT.bits())?;
         let file =
@@ -83,7 +109,8 @@ pub fn fill(file: &File, bytes: u64) -> Result<()> {
     Ok(file.sync_all()?)
 }
 
-/// A file for direct data-sync writes: the least that a durable write can cost.
+/// A file for direct I/O: the least that reading, writing and a durable write can cost. Offsets and lengths are multiples of
+/// the device's sectors, and memory is [`Aligned`].
 #[derive(Debug)]
 pub struct DirectFile {
     file: File,
@@ -92,13 +119,32 @@ pub struct DirectFile {
 impl DirectFile {
     /// Overwrites a page; it is on the device afterwards.
     pub fn overwrite(&self, page: u64, content: &Page) -> Result<()> {
-        let pieces = [IoSlice::new(bytemuck::bytes_of(content))];
-        let flags = ReadWriteFlags::DSYNC;
-        let count = rustix::io::pwritev2(&self.file, &pieces, page * PAGE_BYTES as u64, flags)?;
-        if count == PAGE_BYTES {
+        self.write_durably(page * PAGE_BYTES as u64, &content.0)
+    }
+
+    /// One data-sync write: it is on the device afterwards.
+    pub fn write_durably(&self, at: u64, content: &[u8]) -> Result<()> {
+        let pieces = [IoSlice::new(content)];
+        let count = rustix::io::pwritev2(&self.file, &pieces, at, ReadWriteFlags::DSYNC)?;
+        if count == content.len() {
             Ok(())
         } else {
-            Err(format!("a direct write of {PAGE_BYTES} bytes took only {count}").into())
+            Err(format!("a direct write of {} bytes took only {count}", content.len()).into())
         }
+    }
+
+    /// Writes, without a flush.
+    pub fn write(&self, at: u64, content: &[u8]) -> Result<()> {
+        Ok(self.file.write_all_at(content, at)?)
+    }
+
+    /// Reads what was written there.
+    pub fn read(&self, at: u64, content: &mut [u8]) -> Result<()> {
+        Ok(self.file.read_exact_at(content, at)?)
+    }
+
+    /// What was written before is on the device afterwards.
+    pub fn sync(&self) -> Result<()> {
+        Ok(self.file.sync_data()?)
     }
 }

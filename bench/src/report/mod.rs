@@ -12,6 +12,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
+use crate::figures::Spread;
 use crate::machine::Machine;
 use crate::result::{Goal, Section};
 use crate::rounds::delay_text;
@@ -62,8 +63,8 @@ fn limit_text(goal: &Goal) -> String {
     format!("{bound} {}{}", goal.limit, goal.unit)
 }
 
-fn found_text(goal: &Goal) -> String {
-    goal.found.map_or_else(|| "not measured".to_owned(), |found| found.text(goal.decimals) + &goal.unit)
+fn figure_text(goal: &Goal, figure: Option<Spread>, without: &str) -> String {
+    figure.map_or_else(|| without.to_owned(), |figure| figure.text(goal.decimals) + &goal.unit)
 }
 
 fn reached_text(goal: &Goal) -> &'static str {
@@ -74,13 +75,41 @@ fn reached_text(goal: &Goal) -> &'static str {
     }
 }
 
-/// The rows of the table of goals: figure, flushes, found, to reach, reached.
-fn goal_row(goal: &Goal) -> [String; 5] {
-    [
-        goal.figure.clone(),
-        delay_text(goal.flush_delay_us),
-        found_text(goal),
-        limit_text(goal),
-        reached_text(goal).to_owned(),
-    ]
+/// The table of goals, its headings first; what the raw disk attains only where that is known of any of them.
+fn goal_rows<'goals>(goals: impl Iterator<Item = &'goals Goal> + Clone) -> Vec<Vec<String>> {
+    let with_raw = goals.clone().any(|goal| goal.raw.is_some());
+    let row = |[figure, flushes, found, raw, limit, reached]: [String; 6]| {
+        let raw = with_raw.then_some(raw);
+        [figure, flushes, found].into_iter().chain(raw).chain([limit, reached]).collect()
+    };
+    let headings = ["figure", "flushes", "found", "raw disk here", "to reach", "reached"];
+    let mut rows = vec![row(headings.map(str::to_owned))];
+    rows.extend(goals.map(|goal| {
+        row([
+            goal.figure.clone(),
+            delay_text(goal.flush_delay_us),
+            figure_text(goal, goal.found, "not measured"),
+            figure_text(goal, goal.raw, "-"),
+            limit_text(goal),
+            reached_text(goal).to_owned(),
+        ])
+    }));
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_raw_disk_has_a_column_where_it_is_known() {
+        let goal = |raw: Option<f64>| {
+            Goal::at_least("a", 0, 4.0, Some(Spread::of(&[2.0]))).raw(raw.map(|raw| Spread::of(&[raw])))
+        };
+        let without = goal_rows([goal(None)].iter());
+        assert_eq!(without[1], ["a", "as the disk is", "2.00x", "at least 4x", "**no**"]);
+        let with = goal_rows([goal(None), goal(Some(3.0))].iter());
+        assert_eq!(with[0][3], "raw disk here");
+        assert_eq!([&with[1][3], &with[2][3]], ["-", "3.00x"]);
+    }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::Result;
 use crate::report::terminal::cell_text;
-use crate::report::{Report, bars, goal_row, lines};
+use crate::report::{Report, bars, goal_rows, lines};
 use crate::result::{Goal, Plot, Section};
 
 /// Directory of the pictures and of the results, beside the page.
@@ -62,12 +62,27 @@ fn head(out: &mut String, columns: &[impl AsRef<str>]) {
     row(out, columns.iter().enumerate().map(|(index, _)| if index == 0 { "---" } else { "---:" }));
 }
 
-fn goals<'goals>(out: &mut String, goals: impl Iterator<Item = &'goals Goal>) {
-    head(out, &["figure", "flushes", "found", "to reach", "reached"]);
-    for goal in goals {
-        row(out, goal_row(goal));
+fn goals<'goals>(out: &mut String, goals: impl Iterator<Item = &'goals Goal> + Clone) {
+    for (index, cells) in goal_rows(goals).iter().enumerate() {
+        if index == 0 {
+            head(out, cells);
+        } else {
+            row(out, cells);
+        }
     }
     out.push('\n');
+}
+
+/// How many of the goals that were not reached the raw disk does not reach either.
+fn out_of_reach<'goals>(goals: impl Iterator<Item = &'goals Goal> + Clone) -> Option<String> {
+    goals.clone().find(|goal| goal.raw.is_some())?;
+    let missed = goals.filter(|goal| goal.reached() == Some(false));
+    let beyond = missed.clone().filter(|goal| goal.raw_reached() == Some(false)).count();
+    Some(format!(
+        "Of the {} not reached, the raw disk does not reach {beyond} either: its column is what direct I/O on the same \
+         device attains in that very figure, in the same run, and decides nothing.",
+        missed.count()
+    ))
 }
 
 fn section(out: &mut String, section: &Section) {
@@ -138,6 +153,9 @@ pub fn text(report: &Report) -> String {
         count(Some(false)),
         count(None)
     );
+    if let Some(sentence) = out_of_reach(all()) {
+        let _ = writeln!(out, "{sentence}\n");
+    }
     goals(&mut out, all());
     for one in &report.sections {
         section(&mut out, one);

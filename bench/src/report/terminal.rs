@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::report::goal_row;
+use crate::report::goal_rows;
 use crate::result::{Cell, Section};
 
 /// How a field of a table reads.
@@ -43,10 +43,8 @@ pub fn render(section: &Section) -> String {
         out.push('\n');
     }
     if !section.goals.is_empty() {
-        let mut rows = vec![["", "flushes", "found", "to reach", "reached"].map(str::to_owned).to_vec()];
-        rows.extend(
-            section.goals.iter().map(|goal| goal_row(goal).map(|text| text.replace('*', "")).to_vec()),
-        );
+        let mut rows = goal_rows(section.goals.iter());
+        rows.iter_mut().flatten().for_each(|text| *text = text.replace('*', ""));
         aligned(&mut out, &rows);
         out.push('\n');
     }

@@ -14,6 +14,7 @@ use serde::Serialize;
 use txfs::{Durability, OpenOptions, Paths, ROOT_INO, View, Volume};
 
 use super::{Failure, Latencies, probe, scratch};
+use crate::beside::beside;
 
 /// What `checkpoint-latency` does.
 #[derive(Args, Clone, Debug)]
@@ -30,9 +31,6 @@ pub struct Options {
     /// Seconds of each of the two phases
     #[arg(long, default_value_t = 10)]
     pub seconds: u64,
-    /// One JSON object instead of a table
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// Everything that `checkpoint-latency` found.
@@ -70,54 +68,42 @@ pub fn run(options: &Options) -> Result<Outcome, Failure> {
     volume.checkpoint()?;
 
     let running = AtomicBool::new(false);
-    let stop = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let prober = scope.spawn(|| {
-            let (mut without, mut during) = (Vec::new(), Vec::new());
-            let mut page = 0;
-            while !stop.load(Ordering::Relaxed) {
-                let before = running.load(Ordering::Relaxed);
-                let latency = probe(&volume, small, page % 256)?;
-                match (before, running.load(Ordering::Relaxed)) {
-                    (false, false) => without.push(latency),
-                    _ => during.push(latency),
-                }
-                page += 1;
+    let prober = |_, over: &AtomicBool| {
+        let (mut without, mut during) = (Vec::new(), Vec::new());
+        let mut page = 0;
+        while !over.load(Ordering::Relaxed) {
+            let before = running.load(Ordering::Relaxed);
+            let latency = probe(&volume, small, page % 256)?;
+            match (before, running.load(Ordering::Relaxed)) {
+                (false, false) => without.push(latency),
+                _ => during.push(latency),
             }
-            Ok::<_, Failure>((without, during))
-        });
-        let body = || -> Result<(u64, f64), Failure> {
-            std::thread::sleep(Duration::from_secs(options.seconds));
-            let mut random = fastrand::Rng::with_seed(9);
-            let begun = Instant::now();
-            let (mut checkpoints, mut checkpoint_s) = (0, 0.0);
-            while begun.elapsed() < Duration::from_secs(options.seconds) {
-                running.store(true, Ordering::Relaxed);
-                let transaction = volume.begin();
-                for _ in 0..options.changes {
-                    let ino = inos[random.usize(0..inos.len())];
-                    transaction.set_xattr(ino, b"user.mark", b"here", txfs::XattrMode::Set)?;
-                }
-                transaction.commit(Durability::Ordered)?;
-                let at = Instant::now();
-                volume.checkpoint()?;
-                checkpoint_s += at.elapsed().as_secs_f64();
-                checkpoints += 1;
+            page += 1;
+        }
+        Ok((without, during))
+    };
+    let ((checkpoints, checkpoint_s), latencies) = beside(1, prober, || {
+        std::thread::sleep(Duration::from_secs(options.seconds));
+        let mut random = fastrand::Rng::with_seed(9);
+        let begun = Instant::now();
+        let (mut checkpoints, mut checkpoint_s) = (0, 0.0);
+        while begun.elapsed() < Duration::from_secs(options.seconds) {
+            running.store(true, Ordering::Relaxed);
+            let transaction = volume.begin();
+            for _ in 0..options.changes {
+                let ino = inos[random.usize(0..inos.len())];
+                transaction.set_xattr(ino, b"user.mark", b"here", txfs::XattrMode::Set)?;
             }
-            Ok((checkpoints, checkpoint_s))
-        };
-        let made = body();
-        stop.store(true, Ordering::Relaxed);
-        let latencies = prober.join().map_err(|_| "the thread of small commits panicked")?;
-        let (checkpoints, checkpoint_s) = made?;
-        let (without, during) = latencies?;
-        Ok(Outcome {
-            without: Latencies::of(without),
-            during: Latencies::of(during),
-            checkpoints,
-            checkpoint_s,
-        })
-    })
+            transaction.commit(Durability::Ordered)?;
+            let at = Instant::now();
+            volume.checkpoint()?;
+            checkpoint_s += at.elapsed().as_secs_f64();
+            checkpoints += 1;
+        }
+        Ok((checkpoints, checkpoint_s))
+    })?;
+    let (without, during) = latencies.into_iter().next().unwrap_or_default();
+    Ok(Outcome { without: Latencies::of(without), during: Latencies::of(during), checkpoints, checkpoint_s })
 }
 
 impl Outcome {

@@ -1,8 +1,9 @@
 //! `fullness`: what a byte of random overwrites costs in the log, against how full a volume with a size limit is.
 //!
 //! Steady state: before each measurement as much is overwritten as the volume holds, in ordered transactions, which takes
-//! a tenth of the time and leaves the same behind: a record for each page. Then durable ones are measured, in two halves:
-//! that both cost the same shows that the state is steady. Checkpoints and cleaning are counted.
+//! a tenth of the time and leaves the same behind: a record for each page. Then durable ones are measured, in two halves.
+//! A percentage that is given twice is measured again after as much again was overwritten: that both cost the same shows
+//! that the state is steady. Checkpoints and cleaning are counted.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -18,7 +19,7 @@ use crate::contestants::embedded::Embedded;
 use crate::contestants::plain::PAGE_BYTES;
 
 /// What is measured is so much of what the volume holds.
-pub const MEASURED_SHARE: u64 = 4;
+pub const MEASURED_SHARE: u64 = 8;
 /// Of one transaction while the file grows.
 const GROWTH_BYTES: u64 = 256 << 10;
 /// With `skewed`, so many of a hundred overwrites go to the hot pages, and so many of a hundred pages are hot.
@@ -44,9 +45,6 @@ pub struct Options {
     /// Nine of ten overwrites go to a tenth of the pages, which lie spread over the file
     #[arg(long)]
     pub skewed: bool,
-    /// One JSON object instead of a table
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// Everything that `fullness` found.

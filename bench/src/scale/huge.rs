@@ -12,6 +12,7 @@ use serde::Serialize;
 use txfs::{Durability, Ino, Paths, ROOT_INO, Transaction, View, Volume};
 
 use super::{Failure, Latencies, peak_mib, probe, reset_peak, scratch, timed};
+use crate::beside::beside;
 
 const PIECE_BYTES: usize = 1 << 20;
 
@@ -33,9 +34,6 @@ pub struct Options {
     /// What the transaction that is aborted writes, in GB
     #[arg(long, default_value_t = 4.0)]
     pub abort_gigabytes: f64,
-    /// One JSON object instead of a table
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// Everything that `huge-transaction` found.
@@ -119,11 +117,11 @@ fn small_commits(
     volume: &Volume,
     ino: Ino,
     phase: &AtomicU8,
-    stop: &AtomicBool,
+    over: &AtomicBool,
 ) -> Result<[Vec<f64>; 3], Failure> {
     let mut found = [Vec::new(), Vec::new(), Vec::new()];
     let mut page = 0;
-    while !stop.load(Ordering::Relaxed) {
+    while !over.load(Ordering::Relaxed) {
         let began_in = phase.load(Ordering::Relaxed);
         let latency = probe(volume, ino, page % 256)?;
         // One that waited for the commit to be over belongs to it.
@@ -153,41 +151,34 @@ pub fn run(options: &Options) -> Result<Outcome, Failure> {
     volume.checkpoint()?;
     reset_peak();
 
-    let (phase, stop) = (AtomicU8::new(IDLE), AtomicBool::new(false));
-    let (work_s, commit_s, latencies) = std::thread::scope(|scope| {
-        let prober = scope.spawn(|| small_commits(&volume, small, &phase, &stop));
-        let body = || -> Result<(f64, f64), Failure> {
-            std::thread::sleep(Duration::from_secs(2));
-            phase.store(WORK, Ordering::Relaxed);
-            let begun = Instant::now();
-            let transaction = volume.begin();
-            for input in 0..options.inputs {
-                let ino = transaction.resolve(format!("input-{input}-0"))?;
-                let mut buffer = vec![0; PIECE_BYTES];
-                let mut at = 0;
-                while at < bytes {
-                    at += transaction.read_into(ino, at, &mut buffer)? as u64;
-                }
+    let phase = AtomicU8::new(IDLE);
+    let prober = |_, over: &AtomicBool| small_commits(&volume, small, &phase, over);
+    let ((work_s, commit_s), latencies) = beside(1, prober, || {
+        std::thread::sleep(Duration::from_secs(2));
+        phase.store(WORK, Ordering::Relaxed);
+        let begun = Instant::now();
+        let transaction = volume.begin();
+        for input in 0..options.inputs {
+            let ino = transaction.resolve(format!("input-{input}-0"))?;
+            let mut buffer = vec![0; PIECE_BYTES];
+            let mut at = 0;
+            while at < bytes {
+                at += transaction.read_into(ino, at, &mut buffer)? as u64;
             }
-            write_files(&transaction, "output", options.files, bytes)?;
-            for input in 0..options.inputs {
-                transaction.remove(format!("input-{input}-0"))?;
-            }
-            let work_s = begun.elapsed().as_secs_f64();
-            phase.store(COMMIT, Ordering::Relaxed);
-            let begun = Instant::now();
-            transaction.commit(Durability::Durable)?;
-            let commit_s = begun.elapsed().as_secs_f64();
-            Ok((work_s, commit_s))
-        };
-        let times = body();
-        stop.store(true, Ordering::Relaxed);
-        let latencies = prober.join().map_err(|_| "the thread of small commits panicked")?;
-        let (work_s, commit_s) = times?;
-        Ok::<_, Failure>((work_s, commit_s, latencies?))
+        }
+        write_files(&transaction, "output", options.files, bytes)?;
+        for input in 0..options.inputs {
+            transaction.remove(format!("input-{input}-0"))?;
+        }
+        let work_s = begun.elapsed().as_secs_f64();
+        phase.store(COMMIT, Ordering::Relaxed);
+        let begun = Instant::now();
+        transaction.commit(Durability::Durable)?;
+        Ok((work_s, begun.elapsed().as_secs_f64()))
     })?;
     let peak = peak_mib();
-    let [idle, during_work, during_commit] = latencies.map(Latencies::of);
+    let [idle, during_work, during_commit] =
+        latencies.into_iter().next().unwrap_or_default().map(Latencies::of);
     for file in [0, options.files / 2, options.files - 1] {
         check_file(&volume, &format!("output-{file}"), file, bytes)?;
     }

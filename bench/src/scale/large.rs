@@ -31,9 +31,6 @@ pub struct Options {
     /// Repetitions in a round
     #[arg(long, default_value_t = 20)]
     pub operations: u32,
-    /// One JSON object instead of a table
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// Everything that `large-update` found; repetitions in a second.
@@ -116,8 +113,11 @@ pub fn run(options: &Options) -> Result<Outcome, Failure> {
         txfs_rates.push(f64::from(options.operations) / taken.as_secs_f64());
     }
     volume.close()?;
-    let ratios: Vec<f64> = txfs_rates.iter().zip(&plain_rates).map(|(txfs, plain)| txfs / plain).collect();
-    Ok(Outcome { plain: Spread::of(&plain_rates), txfs: Spread::of(&txfs_rates), ratio: Spread::of(&ratios) })
+    Ok(Outcome {
+        plain: Spread::of(&plain_rates),
+        txfs: Spread::of(&txfs_rates),
+        ratio: Spread::of_ratios(&txfs_rates, &plain_rates),
+    })
 }
 
 impl Outcome {

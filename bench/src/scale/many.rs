@@ -34,9 +34,6 @@ pub struct Options {
     /// Operations of each kind measured at each size
     #[arg(long, default_value_t = 20_000)]
     pub operations: u64,
-    /// One JSON object instead of a table
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// What was found at one size; times are for one file, in microseconds.

@@ -25,8 +25,17 @@ pub type Failure = crate::Error;
 
 /// The highest resident memory of this process since [`reset_peak`], in MiB.
 pub fn peak_mib() -> f64 {
+    status_mib("VmHWM:")
+}
+
+/// The resident memory of this process now, in MiB.
+pub fn resident_mib() -> f64 {
+    status_mib("VmRSS:")
+}
+
+fn status_mib(field: &str) -> f64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let line = status.lines().find_map(|line| line.strip_prefix(field));
     let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<f64>().ok());
     kib.unwrap_or(f64::NAN) / 1024.0
 }

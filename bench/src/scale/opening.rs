@@ -38,9 +38,6 @@ pub struct Options {
     /// Bytes that each transaction of the load writes
     #[arg(long, default_value_t = 4096)]
     pub file_bytes: u64,
-    /// One JSON object instead of a table
-    #[arg(long)]
-    pub json: bool,
     /// Used by the program itself: the volume to write to until killed
     #[arg(long, hide = true)]
     pub load: Option<PathBuf>,

@@ -6,14 +6,15 @@
 
 use std::fmt::Write as _;
 use std::fs::File;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
 use txfs::{Durability, Ino, Paths, View, Volume};
 
-use super::{Failure, scratch, timed};
+use super::{Failure, timed};
+use crate::contestants::Place;
+use crate::contestants::plain::{Aligned, DirectFile, PlainDirectory};
 use crate::figures::Spread;
 
 /// What `sequential` does.
@@ -31,9 +32,6 @@ pub struct Options {
     /// Rounds
     #[arg(long, default_value_t = 5)]
     pub rounds: u32,
-    /// One JSON object instead of a table
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// Everything that `sequential` found; rates in MB/s.
@@ -55,53 +53,18 @@ pub struct Outcome {
     pub read_ratio: Spread,
 }
 
-struct Raw {
-    file: File,
+fn raw_write(raw: &DirectFile, bytes: u64, call: &[u8]) -> Result<(), Failure> {
+    for at in (0..bytes).step_by(call.len()) {
+        raw.write(at, call)?;
+    }
+    raw.sync()
 }
 
-/// Memory that direct I/O accepts.
-struct Aligned {
-    bytes: Vec<u8>,
-    start: usize,
-}
-
-impl Aligned {
-    fn new(len: usize) -> Aligned {
-        let mut bytes = vec![0; len + 4096];
-        fastrand::Rng::with_seed(3).fill(&mut bytes);
-        let start = bytes.as_ptr().align_offset(4096);
-        Aligned { bytes, start }
+fn raw_read(raw: &DirectFile, bytes: u64, call: &mut [u8]) -> Result<(), Failure> {
+    for at in (0..bytes).step_by(call.len()) {
+        raw.read(at, call)?;
     }
-
-    fn slice(&mut self, len: usize) -> &mut [u8] {
-        &mut self.bytes[self.start..self.start + len]
-    }
-}
-
-impl Raw {
-    fn create(path: &Path) -> Result<Raw, Failure> {
-        let direct = i32::try_from(rustix::fs::OFlags::DIRECT.bits())?;
-        let mut options = File::options();
-        options.create_new(true).read(true).write(true).custom_flags(direct);
-        Ok(Raw { file: options.open(path)? })
-    }
-
-    fn write(&mut self, bytes: u64, call: &mut Aligned, len: usize) -> Result<(), Failure> {
-        let mut at = 0;
-        while at < bytes {
-            at += rustix::io::pwrite(&self.file, call.slice(len), at)? as u64;
-        }
-        self.file.sync_data()?;
-        Ok(())
-    }
-
-    fn read(&mut self, bytes: u64, call: &mut Aligned, len: usize) -> Result<(), Failure> {
-        let mut at = 0;
-        while at < bytes {
-            at += rustix::io::pread(&self.file, call.slice(len), at)? as u64;
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 fn write(volume: &Volume, ino: Ino, bytes: u64, call: &[u8]) -> Result<(), Failure> {
@@ -140,50 +103,46 @@ fn forget(directory: &Path) -> Result<(), Failure> {
 
 /// Runs the benchmark.
 pub fn run(options: &Options) -> Result<Outcome, Failure> {
-    let directory = scratch(&options.dir)?;
-    let bytes = options.mib << 20;
+    let directory = PlainDirectory::create(&Place::txfs(&options.dir)?)?;
     let len = (options.call_kib << 10) as usize;
+    // whole calls
+    let bytes = (options.mib << 20).next_multiple_of(len as u64);
     let mut call = Aligned::new(len);
-    let mut raw = Raw::create(&directory.path().join("raw"))?;
-    raw.write(bytes, &mut call, len)?;
-    let path = directory.path().join("volume");
+    let raw = directory.direct_file("raw", bytes)?;
+    let path = directory.join("volume");
     Volume::create(&path)?;
     let volume = Volume::open(&path)?;
     volume.base().write_file("file", b"")?;
     let ino = volume.base().resolve("file")?;
     // The volume is in its steady state when it reuses its segments.
     for _ in 0..3 {
-        write(&volume, ino, bytes, call.slice(len))?;
+        write(&volume, ino, bytes, call.bytes(len))?;
         volume.checkpoint()?;
     }
 
     let mut rates: [Vec<f64>; 4] = Default::default();
     let megabytes = bytes as f64 / 1e6;
     for _ in 0..options.rounds {
-        let ((), taken) = timed(|| raw.write(bytes, &mut call, len))?;
+        let ((), taken) = timed(|| raw_write(&raw, bytes, call.bytes(len)))?;
         rates[0].push(megabytes / taken.as_secs_f64());
-        let ((), taken) = timed(|| write(&volume, ino, bytes, call.slice(len)))?;
+        let ((), taken) = timed(|| write(&volume, ino, bytes, call.bytes(len)))?;
         rates[1].push(megabytes / taken.as_secs_f64());
         volume.checkpoint()?;
         forget(directory.path())?;
-        let ((), taken) = timed(|| raw.read(bytes, &mut call, len))?;
+        let ((), taken) = timed(|| raw_read(&raw, bytes, call.bytes_mut(len)))?;
         rates[2].push(megabytes / taken.as_secs_f64());
-        let ((), taken) = timed(|| read(&volume, ino, bytes, call.slice(len)))?;
+        let ((), taken) = timed(|| read(&volume, ino, bytes, call.bytes_mut(len)))?;
         rates[3].push(megabytes / taken.as_secs_f64());
     }
     volume.close()?;
-    let ratio = |top: &[f64], bottom: &[f64]| {
-        let ratios: Vec<f64> = top.iter().zip(bottom).map(|(top, bottom)| top / bottom).collect();
-        Spread::of(&ratios)
-    };
     Ok(Outcome {
         bytes,
         raw_write: Spread::of(&rates[0]),
         txfs_write: Spread::of(&rates[1]),
-        write_ratio: ratio(&rates[1], &rates[0]),
+        write_ratio: Spread::of_ratios(&rates[1], &rates[0]),
         raw_read: Spread::of(&rates[2]),
         txfs_read: Spread::of(&rates[3]),
-        read_ratio: ratio(&rates[3], &rates[2]),
+        read_ratio: Spread::of_ratios(&rates[3], &rates[2]),
     })
 }
 

@@ -27,9 +27,6 @@ pub struct Options {
     /// Seconds of each of the two phases
     #[arg(long, default_value_t = 10)]
     pub seconds: u64,
-    /// One JSON object instead of a table
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// Everything that `small-transactions` found.

@@ -12,10 +12,12 @@ use txfs::{Durability, Error, FileOptions, Ino, Paths, View, Volume};
 
 use crate::Result;
 use crate::bench::Bench;
+use crate::beside::beside;
 use crate::contestants::embedded::Embedded;
 use crate::contestants::plain::PAGE_BYTES;
 use crate::figures::{Spread, number, percentile};
 use crate::result::{Cell, Goal, Lines, Plot, Section, Table};
+use crate::scale::resident_mib;
 use crate::workloads::Workload;
 
 /// See the module.
@@ -27,7 +29,7 @@ pub const WORKLOAD: Workload = Workload::new(
 
 /// How often is looked.
 const WINDOWS: usize = 24;
-const THREADS: u64 = 4;
+const THREADS: usize = 4;
 const DATABASE_BYTES: u64 = 64 << 20;
 /// Small files of each thread.
 const FILES: u64 = 500;
@@ -41,7 +43,7 @@ struct Look {
     seconds: f64,
     volume_bytes: f64,
     live_bytes: f64,
-    resident_bytes: f64,
+    resident_mib: f64,
     rate: f64,
     latency_us: f64,
     latency_us_p99: f64,
@@ -52,7 +54,6 @@ struct Day<'volume> {
     volume: &'volume Volume,
     database: Ino,
     pages: u64,
-    stop: AtomicBool,
     operations: AtomicU64,
     conflicts: AtomicU64,
     /// Of durable commits in this window, in microseconds.
@@ -106,12 +107,12 @@ impl Day<'_> {
         Ok(())
     }
 
-    fn work(&self, thread: u64) -> Result<()> {
+    fn work(&self, thread: u64, over: &AtomicBool) -> Result<()> {
         let mut random = fastrand::Rng::with_seed(thread);
         let mut content = vec![0; BULK_BYTES];
         random.fill(&mut content);
         let mut number = 0_u64;
-        while !self.stop.load(Ordering::Relaxed) {
+        while !over.load(Ordering::Relaxed) {
             let done = match number % 200 {
                 199 => self.bulk(thread, &mut random, &content),
                 turn if turn % 4 == 3 => self.files(thread, &mut random, &content),
@@ -145,20 +146,12 @@ impl Day<'_> {
             seconds: begun.elapsed().as_secs_f64(),
             volume_bytes: (stat.segments * stat.segment_bytes + stat.index_bytes) as f64,
             live_bytes: stat.live_bytes as f64,
-            resident_bytes: resident_bytes()?,
+            resident_mib: resident_mib(),
             rate: operations as f64 / window.as_secs_f64(),
             latency_us: percentile(&latencies, 0.5),
             latency_us_p99: percentile(&latencies, 0.99),
         })
     }
-}
-
-/// Resident memory of this process.
-fn resident_bytes() -> Result<f64> {
-    let status = std::fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<f64>().ok());
-    Ok(kib.ok_or("/proc/self/status does not tell the resident memory")? * 1024.0)
 }
 
 /// The last quarter of the run over its second quarter, medians of each.
@@ -189,7 +182,6 @@ fn run(bench: &Bench) -> Result<Section> {
         volume: &embedded.volume,
         database,
         pages: bytes / PAGE_BYTES as u64,
-        stop: AtomicBool::new(false),
         operations: AtomicU64::new(0),
         conflicts: AtomicU64::new(0),
         latencies_us: Mutex::default(),
@@ -198,26 +190,14 @@ fn run(bench: &Bench) -> Result<Section> {
     let window = bench.day_duration / WINDOWS as u32;
     bench.progress.begin(WINDOWS as u64);
     let begun = Instant::now();
-    let looks: Vec<Look> = thread::scope(|scope| {
-        let threads: Vec<_> = (0..THREADS)
-            .map(|thread| {
-                let day = &day;
-                scope.spawn(move || day.work(thread))
-            })
-            .collect();
-        let mut looks = Vec::new();
-        for _ in 0..WINDOWS {
-            let before = day.operations.load(Ordering::Relaxed);
-            bench.progress.step("mixed work");
-            thread::sleep(window);
-            looks.push(day.look(begun, window, before));
-        }
-        day.stop.store(true, Ordering::Relaxed);
-        for thread in threads {
-            thread.join().map_err(|_| "a thread of the day panicked")??;
-        }
-        looks.into_iter().collect::<Result<_>>()
-    })?;
+    let look = |_| {
+        let before = day.operations.load(Ordering::Relaxed);
+        bench.progress.step("mixed work");
+        thread::sleep(window);
+        day.look(begun, window, before)
+    };
+    let (looks, _): (Vec<Look>, _) =
+        beside(THREADS, |thread, over| day.work(thread as u64, over), || (0..WINDOWS).map(look).collect())?;
     embedded.settle()?;
     let written =
         traffic_before.zip(embedded.place.traffic()?).map(|(before, after)| after.since(before).bytes as f64);
@@ -249,7 +229,7 @@ fn section(bench: &Bench, day: &Day<'_>, looks: &[Look], written: Option<f64>) -
             Cell::number(look.seconds, 0),
             Cell::number(look.volume_bytes / MIB, 0),
             Cell::number(look.live_bytes / MIB, 0),
-            Cell::number(look.resident_bytes / MIB, 0),
+            Cell::number(look.resident_mib, 0),
             Cell::number(look.rate, 0),
             Cell::number(look.latency_us, 0),
             Cell::number(look.latency_us_p99, 0),
@@ -302,7 +282,7 @@ fn section(bench: &Bench, day: &Day<'_>, looks: &[Look], written: Option<f64>) -
                 vec![
                     line("volume", |look| look.volume_bytes / MIB),
                     line("live data", |look| look.live_bytes / MIB),
-                    line("resident memory", |look| look.resident_bytes / MIB),
+                    line("resident memory", |look| look.resident_mib),
                 ],
             ),
             plot(
@@ -318,7 +298,7 @@ fn section(bench: &Bench, day: &Day<'_>, looks: &[Look], written: Option<f64>) -
         ],
         goals: vec![
             goal("space", |look| look.volume_bytes),
-            goal("resident memory", |look| look.resident_bytes),
+            goal("resident memory", |look| look.resident_mib),
             goal("median latency of durable commits", |look| look.latency_us),
         ],
         notes,

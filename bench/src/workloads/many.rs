@@ -1,5 +1,5 @@
-//! `many-files`: what one operation costs in a volume of ten thousand files, and what it costs in one of ten million with a
-//! million of them in one directory.
+//! `many-files` and `ten-million-files`: what one operation costs in a volume of ten thousand files, and what it costs in one
+//! of a million, or of ten million with a million of them in one directory.
 
 use crate::Result;
 use crate::bench::Bench;
@@ -11,13 +11,27 @@ use crate::workloads::Workload;
 /// See the module.
 pub const WORKLOAD: Workload = Workload::new(
     "many-files",
+    "1 million files in one volume, 100 thousand in one directory: cost of one operation, memory",
+    |bench| run(bench, "many-files", &MILLION),
+);
+
+/// See the module.
+pub const HUGE: Workload = Workload::new(
+    "ten-million-files",
     "10 million files in one volume, 1 million in one directory: cost of one operation, memory",
-    run,
+    |bench| run(bench, "ten-million-files", &TEN_MILLION),
 )
 .huge();
 
-/// Files; the growth between the first and the last is judged.
-const SIZES: [u64; 4] = [10_000, 100_000, 1_000_000, 10_000_000];
+struct Size {
+    title: &'static str,
+    /// Files; the growth between the first and the last is judged.
+    steps: &'static [u64],
+}
+
+const MILLION: Size = Size { title: "A million files", steps: &[10_000, 100_000, 1_000_000] };
+const TEN_MILLION: Size =
+    Size { title: "Ten million files", steps: &[10_000, 100_000, 1_000_000, 10_000_000] };
 const LARGE_DIRECTORY: u64 = 1_000_000;
 const GROWTH_MAX: f64 = 2.0;
 const RESIDENT_MIB_MAX: f64 = 1024.0;
@@ -37,14 +51,13 @@ const COSTS: [Figure; 9] = [
     ("open, ms", |step| step.open_ms),
 ];
 
-fn run(bench: &Bench) -> Result<Section> {
+fn run(bench: &Bench, name: &str, size: &Size) -> Result<Section> {
     bench.progress.prepare("growing a volume to millions of files");
     let outcome = many::run(&Options {
         dir: bench.places.txfs.directory.clone(),
-        sizes: SIZES.map(|size| bench.scaled(size, 1000)).to_vec(),
+        sizes: size.steps.iter().map(|&files| bench.scaled(files, 1000)).collect(),
         large_directory: bench.scaled(LARGE_DIRECTORY, 100),
         operations: 20_000,
-        json: false,
     })?;
     let steps = &outcome.steps;
     let mut columns = vec![String::new()];
@@ -65,13 +78,13 @@ fn run(bench: &Bench) -> Result<Section> {
         .iter()
         .map(|(name, of)| {
             let name = name.rsplit_once(", ").map_or(*name, |(name, _)| name);
-            let figure = format!("10 million files against 10 thousand: {name}");
+            let figure = format!("{} against ten thousand: {name}", size.title.to_lowercase());
             let growth = ends.map(|(first, last)| Spread::of(&[of(last) / of(first)]));
             Goal::at_most(figure, 0, GROWTH_MAX, growth)
         })
         .collect();
     let resident = steps.last().map(|step| Spread::of(&[step.peak_mib]));
-    let figure = "resident memory with 10 million files";
+    let figure = format!("resident memory with {}", size.title.to_lowercase());
     goals.push(Goal::at_most(figure, 0, RESIDENT_MIB_MAX, resident).unit(" MiB", 0));
 
     let line = |(name, of): &Figure| {
@@ -80,14 +93,14 @@ fn run(bench: &Bench) -> Result<Section> {
         ((*name).to_owned(), points.filter(|point| point.1.is_finite()).collect())
     };
     Ok(Section {
-        title: "Ten million files".to_owned(),
+        title: size.title.to_owned(),
         about: "Empty files, names and inodes being what counts here, in directories of a thousand, and one file of ten in a \
-                large directory until it holds a million. The volume grows by transactions of a thousand files; at each \
+                large directory until it holds a million of them. The volume grows by transactions of a thousand files; at each \
                 size, operations at random places are measured, checkpoints included."
             .to_owned(),
         tables: vec![Table { caption: "Cost of one operation".to_owned(), columns, rows }],
         plots: vec![Plot::Lines(Lines {
-            name: "many-files".to_owned(),
+            name: name.to_owned(),
             title: "Cost of one operation while the volume grows".to_owned(),
             across: "files, power of ten".to_owned(),
             up: "us (checkpoint, open: ms)".to_owned(),

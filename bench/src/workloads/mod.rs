@@ -71,8 +71,9 @@ pub const ALL: &[Workload] = &[
     mount_calls::WORKLOAD,
     sequential::WORKLOAD,
     day::WORKLOAD,
-    huge::WORKLOAD,
     many::WORKLOAD,
+    huge::WORKLOAD,
+    many::HUGE,
 ];
 
 /// The workload with this name.

@@ -15,6 +15,7 @@ use txfs::{Durability, Paths, Volume};
 
 use crate::Result;
 use crate::bench::Bench;
+use crate::beside::beside;
 use crate::contestants::Kind;
 use crate::contestants::loopback::{Image, LoopDevice, possible};
 use crate::figures::Spread;
@@ -31,7 +32,7 @@ pub const WORKLOAD: Workload = Workload::new(
 
 const IMAGE_BYTES: u64 = 768 << 20;
 const LOAD_DURATION: Duration = Duration::from_millis(1500);
-const THREADS: u64 = 4;
+const THREADS: usize = 4;
 const ROUNDS_MAX: u32 = 3;
 /// Checkpoint distances, in MiB.
 const DISTANCES: [u64; 4] = [8, 16, 32, 64];
@@ -50,35 +51,24 @@ fn load(
     duration: Duration,
     take: impl FnOnce() -> Result<Image>,
 ) -> Result<(Image, u64)> {
-    let (stop, files, gate) = (AtomicBool::new(false), AtomicU64::new(0), RwLock::new(()));
-    thread::scope(|scope| {
-        let threads: Vec<_> = (0..THREADS)
-            .map(|thread| {
-                let (one, stop, files, gate) = (&one, &stop, &files, &gate);
-                scope.spawn(move || {
-                    let mut number = 0;
-                    while !stop.load(Ordering::Relaxed) {
-                        // held still while the device is copied: the copy is of one moment
-                        let _pass = gate.read();
-                        one(&format!("file-{thread}-{number}"), &[thread as u8; 4096])?;
-                        number += 1;
-                        files.fetch_add(1, Ordering::Relaxed);
-                    }
-                    Result::Ok(())
-                })
-            })
-            .collect();
-        thread::sleep(duration);
-        let taken = {
-            let _closed = gate.write();
-            take()
-        };
-        stop.store(true, Ordering::Relaxed);
-        for thread in threads {
-            thread.join().map_err(|_| "a thread of the load panicked")??;
+    let (files, gate) = (AtomicU64::new(0), RwLock::new(()));
+    let work = |thread, over: &AtomicBool| {
+        let mut number = 0;
+        while !over.load(Ordering::Relaxed) {
+            // held still while the device is copied: the copy is of one moment
+            let _pass = gate.read();
+            one(&format!("file-{thread}-{number}"), &[thread as u8; 4096])?;
+            number += 1;
+            files.fetch_add(1, Ordering::Relaxed);
         }
-        Ok((taken?, files.load(Ordering::Relaxed)))
-    })
+        Ok(())
+    };
+    let (image, _) = beside(THREADS, work, || {
+        thread::sleep(duration);
+        let _closed = gate.write();
+        take()
+    })?;
+    Ok((image, files.load(Ordering::Relaxed)))
 }
 
 fn plain_file(directory: &Path, name: &str, content: &[u8]) -> Result<()> {
@@ -235,7 +225,6 @@ fn run(bench: &Bench) -> Result<Section> {
             rounds: bench.rounds.min(ROUNDS_MAX),
             work,
             file_bytes,
-            json: false,
             load: None,
         };
         Ok(opening::run(&options)?.ok_or("the measurement of opening found nothing")?)

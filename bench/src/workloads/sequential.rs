@@ -21,7 +21,6 @@ fn run(bench: &Bench) -> Result<Section> {
         mib: bench.scaled(FILE_MIB, 1),
         call_kib: CALL_KIB,
         rounds: bench.rounds,
-        json: false,
     })?;
     let rows = [
         ("write", outcome.raw_write, outcome.txfs_write, outcome.write_ratio),
