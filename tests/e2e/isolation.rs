@@ -192,3 +192,44 @@ fn readers_outside_see_a_commit_at_once() {
         );
     }
 }
+
+#[test]
+fn the_report_names_who_it_was() {
+    let fixture = Fixture::mounted("report");
+    fixture.script("echo 0 >x; echo 0 >y").expect_code(0);
+    let json = fixture.outside("report.json");
+    let script = "cat x y; : >\"$OUTSIDE/r.waiting\"; while [ ! -e \"$OUTSIDE/r.go\" ]; do sleep 0.01; done; echo 1 >z";
+    let mut command = fixture.run();
+    command.arg(format!("--json={}", json.display())).args(["--", "sh", "-euc", script]);
+    command.current_dir(fixture.point()).env("OUTSIDE", fixture.outside(""));
+    let one = txfs_e2e::Background::start(&mut command);
+    fixture.wait_paused("r");
+    // A transaction, and a call outside of transactions by a process that goes on running.
+    let mut other = fixture.run();
+    other.args(["-m", "nightly", "--", "sh", "-c", "echo 2 >x"]).current_dir(fixture.point());
+    answer_of(&mut other).expect_code(0);
+    let outside = "echo 3 >y; : >\"$OUTSIDE/o.waiting\"; while :; do sleep 0.01; done";
+    let mut outside_command = std::process::Command::new("sh");
+    outside_command.args(["-euc", outside]).current_dir(fixture.point()).env("OUTSIDE", fixture.outside(""));
+    let outside = txfs_e2e::Background::start(&mut outside_command);
+    fixture.wait_paused("o");
+    fixture.let_go("r");
+    one.finish_soon().expect_code(75).expect_message("changed by commit").expect_message("and ");
+    let report: serde_json::Value =
+        serde_json::from_str(&txfs_e2e::contents(&json)).expect("the report is JSON");
+    let conflicts = report["conflicts"].as_array().expect("conflicts");
+    let of = |path: &str| {
+        let found = conflicts.iter().find(|conflict| conflict["path"] == path && conflict["kind"] == "pages");
+        found.unwrap_or_else(|| panic!("nothing about {path}: {report:#}"))["other"].clone()
+    };
+    let (transaction, call) = (of("x"), of("y"));
+    assert_eq!(transaction["message"], "nightly");
+    assert_eq!(transaction["command"], "sh -c echo 2 >x");
+    assert!(transaction["process"].is_u64() && transaction["transaction"].is_u64(), "{report:#}");
+    assert_eq!(call["process"], outside.pid());
+    assert!(
+        call["command"].as_str().is_some_and(|command| command.starts_with("sh -euc echo 3 >y")),
+        "{call}"
+    );
+    assert!(call.get("transaction").is_none() && call["sequence"].is_u64(), "{call}");
+}

@@ -179,7 +179,7 @@ Only after 0 is anything changed.
 
 --json writes one line of JSON when all is done, to FILE, or to standard error as its last line, because standard
 output belongs to the command: outcome (committed, unchanged, aborted, conflict, declined, dry-run, failed, unknown),
-exit_code, sequence, changes, attempts, duration_ms, conflict, error."
+exit_code, sequence, changes, attempts, duration_ms, conflicts (each with kind, access, path and other: the commit,\nits time, process and command), more_conflicts, error."
 )]
 pub struct Run {
     /// The TxFS mount to use; by default the one that holds the current directory

@@ -117,7 +117,16 @@ fn two_that_change_the_same_file_conflict() {
         assert_eq!(json["outcome"], "conflict");
         assert_eq!(json["exit_code"], 75);
         assert_eq!(json["attempts"], 1);
-        assert_eq!(json["conflict"]["path"], "counter");
+        let conflict = &json["conflicts"][0];
+        assert_eq!((&conflict["kind"], &conflict["access"]), (&"pages".into(), &"write".into()), "{json}");
+        assert_eq!((&conflict["path"], &conflict["first_page"]), (&"counter".into(), &0.into()));
+        let other = &conflict["other"];
+        assert!(other["sequence"].is_u64() && other["process"].is_u64() && other["transaction"].is_u64());
+        assert!(
+            other["time"].as_str().is_some_and(|time| time.len() == 30 && time.ends_with('Z')),
+            "{other}"
+        );
+        assert!(other["command"].as_str().is_some_and(|command| command.contains("echo second")), "{other}");
         assert_eq!(sandbox.read("cat counter"), "second\n");
     }
 }

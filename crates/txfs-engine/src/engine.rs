@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use txfs_disk::{Disk, LockGuard};
 
 use crate::background::Background;
-use crate::error::{EngineError, Result};
+use crate::error::{ConflictReport, EngineError, Result};
 use crate::format::{Extent, Manifest};
 use crate::index::{IndexStore, IndexView};
 use crate::latency::LatencyHistogram;
@@ -29,13 +29,14 @@ use crate::log::{LogWriter, RecentData, SegmentPool};
 use crate::options::EngineOptions;
 use crate::recovery::RecoveryReport;
 use crate::sequencer::Sequencer;
-use crate::txn::commit::{Commit, Durability, Receipt};
+use crate::txn::commit::{Candidate, Commit, Durability, Receipt};
 use crate::txn::deferred::DeferredData;
+use crate::txn::history::ConflictHistory;
 use crate::txn::prepared::Prepared;
 use crate::txn::registry::SnapshotRegistry;
 use crate::txn::sequencing::describe;
 use crate::txn::snapshot::Published;
-use crate::txn::{Piece, Snapshot};
+use crate::txn::{CommitNote, Committer, ConflictRange, Piece, Snapshot};
 
 /// Data up to this many bytes goes into the commit's own record; more goes ahead of it.
 const INLINE_DATA_BYTES_MAX: usize = 1 << 20;
@@ -55,6 +56,11 @@ pub(crate) struct Shared {
     pub(crate) manifest: Manifest,
     pub(crate) recovery: RecoveryReport,
     pub(crate) state: Published,
+    /// The last commit that is in the state and in the history. Changed in the critical section only, and looked at by
+    /// every operation of a transaction.
+    pub(crate) published: AtomicU64,
+    /// Its lock is a leaf.
+    pub(crate) history: Mutex<ConflictHistory>,
     pub(crate) sequencer: Mutex<Sequencer>,
     pub(crate) registry: Arc<SnapshotRegistry>,
     pub(crate) bulk: BulkLayout,
@@ -140,6 +146,11 @@ impl Engine {
     /// On a conflict, on lack of space and on an error of the apply function nothing has changed. After an error of
     /// the flush itself the volume is poisoned.
     pub fn commit(&self, commit: Commit<'_>) -> Result<Receipt> {
+        self.commit_by(commit, Committer::default())
+    }
+
+    /// As [`Engine::commit`], and says who commits, for those who conflict with it.
+    pub fn commit_by(&self, mut commit: Commit<'_>, by: Committer) -> Result<Receipt> {
         let shared = &*self.shared;
         let begun = Instant::now();
         shared.check_open()?;
@@ -147,26 +158,28 @@ impl Engine {
         let inline_max = INLINE_DATA_BYTES_MAX.min(shared.manifest.segment_bytes as usize / 4);
         let prepared = Prepared::new(commit.prepared)?;
         let own = Some(commit.snapshot);
+        let data = std::mem::take(&mut commit.data);
+        let candidate = Candidate::new(&commit, by);
         let (receipt, record, queued) = if data_len > inline_max || prepared.is_large() {
-            let pieces: Vec<Piece<'_>> = commit.data.iter().map(Piece::from).collect();
+            let pieces: Vec<Piece<'_>> = data.iter().map(Piece::from).collect();
             let placed = self.place_ahead(own, true, &pieces)?;
             shared.with_space(own, true, || {
-                shared.sequence(&commit, &prepared, Purpose::Metadata, &[], &[], placed.extents())
+                shared.sequence(&candidate, &prepared, Purpose::Metadata, &[], &[], placed.extents())
             })?
         } else {
-            let described = describe(&commit.data)?;
+            let described = describe(&data)?;
             if commit.durability == Durability::Deferred
-                && let Some(receipt) = shared
-                    .with_space(own, true, || shared.defer(&commit, &prepared, &commit.data, &described))?
+                && let Some(receipt) =
+                    shared.with_space(own, true, || shared.defer(&candidate, &prepared, &data, &described))?
             {
                 shared.counters.commits.fetch_add(1, Ordering::Relaxed);
                 shared.counters.data_bytes.fetch_add(data_len as u64, Ordering::Relaxed);
                 shared.checkpoint_if_due();
                 return Ok(receipt);
             }
-            let purpose = if commit.data.is_empty() { Purpose::Metadata } else { Purpose::Data };
+            let purpose = if data.is_empty() { Purpose::Metadata } else { Purpose::Data };
             shared.with_space(own, true, || {
-                shared.sequence(&commit, &prepared, purpose, &commit.data, &described, &[])
+                shared.sequence(&candidate, &prepared, purpose, &data, &described, &[])
             })?
         };
         shared.counters.commits.fetch_add(1, Ordering::Relaxed);
@@ -187,6 +200,28 @@ impl Engine {
         }
         shared.checkpoint_if_due();
         Ok(receipt)
+    }
+
+    /// The last commit that everybody can see. One atomic load.
+    pub fn published(&self) -> u64 {
+        self.shared.published.load(Ordering::Acquire)
+    }
+
+    /// Adds what the commits after `sequence` wrote, oldest first. As long as a snapshot of `sequence`, or of before, is
+    /// in use, none of them is missing.
+    pub fn written_since(&self, sequence: u64, notes: &mut Vec<(u64, Arc<CommitNote>)>) {
+        self.shared.history.lock().since(sequence, notes);
+    }
+
+    /// Adds those of the ranges to the report that commits after `snapshot` wrote; as there, a snapshot must be in use.
+    pub fn overtaken(
+        &self,
+        ranges: impl Iterator<Item = ConflictRange>,
+        written: bool,
+        snapshot: u64,
+        report: &mut ConflictReport,
+    ) {
+        self.shared.history.lock().overtaken(ranges, written, snapshot, report);
     }
 
     /// Returns once everything committed so far is on stable storage.

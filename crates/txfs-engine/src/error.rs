@@ -5,19 +5,76 @@ use std::io;
 use crate::format::FormatError;
 use crate::index::IndexError;
 use crate::txn::conflict::ConflictRange;
+use crate::txn::origin::Origin;
 
 /// Shorthand for the engine's results.
 pub type Result<T, E = EngineError> = std::result::Result<T, E>;
 
-/// Why a commit was refused: somebody else's commit touched what this one read or wrote.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Conflicts that a report lists, and those that it counts.
+const LISTED_MAX: usize = 100;
+const COUNTED_MAX: u64 = 10_000;
+
+/// Why a commit was refused, or why it would be: what it read or wrote and somebody else touched.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConflictReport {
-    /// The part of this transaction's read or write set that was overtaken.
+    /// The first hundred of them; what was written comes first.
+    pub clashes: Vec<Clash>,
+    /// How many more there are; nobody counts beyond ten thousand.
+    pub more: u64,
+}
+
+/// One range on which two transactions met.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Clash {
+    /// The part of this transaction's read or write set that the other one touched.
     pub range: ConflictRange,
     /// True when the range is in the write set, false when it was only read.
     pub written: bool,
+    /// The other one.
+    pub with: Opponent,
+}
+
+/// Whom a transaction has met.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Opponent {
+    /// Somebody who has committed.
+    Commit {
+        /// Sequence number of the commit.
+        sequence: u64,
+        /// Who made it.
+        origin: Origin,
+    },
+}
+
+impl Clash {
     /// Sequence number of the other commit.
-    pub sequence: u64,
+    pub fn sequence(&self) -> Option<u64> {
+        match self.with {
+            Opponent::Commit { sequence, .. } => Some(sequence),
+        }
+    }
+}
+
+impl ConflictReport {
+    /// True when there is no conflict.
+    pub fn is_empty(&self) -> bool {
+        self.clashes.is_empty()
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.more >= COUNTED_MAX
+    }
+
+    /// Adds one, unless the same range is there already: what was written has often been read as well.
+    pub(crate) fn add_with(&mut self, range: ConflictRange, written: bool, with: impl FnOnce() -> Opponent) {
+        if self.clashes.iter().any(|clash| clash.range == range) {
+            return;
+        }
+        match self.clashes.len() < LISTED_MAX {
+            true => self.clashes.push(Clash { range, written, with: with() }),
+            false => self.more += 1,
+        }
+    }
 }
 
 /// An error of the engine.
@@ -25,8 +82,8 @@ pub struct ConflictReport {
 #[non_exhaustive]
 pub enum EngineError {
     /// A commit since the snapshot overlaps this transaction; abort it and run it again.
-    #[error("conflict with commit {}: run the transaction again", .0.sequence)]
-    Conflict(ConflictReport),
+    #[error("conflict with {}: run the transaction again", opponents(.0))]
+    Conflict(Box<ConflictReport>),
     /// The host file system is full; nothing has changed.
     #[error(
         "no space left for {doing}: free space on the file system that holds the volume, or delete files"
@@ -161,5 +218,12 @@ impl EngineError {
     /// Wraps an error of the layer above, to be carried through [`crate::Engine::commit`].
     pub fn application(error: impl std::error::Error + Send + Sync + 'static) -> EngineError {
         EngineError::Application(Box::new(error))
+    }
+}
+
+fn opponents(report: &ConflictReport) -> String {
+    match report.clashes.first().map(|clash| &clash.with) {
+        Some(Opponent::Commit { sequence, .. }) => format!("commit {sequence}"),
+        None => "another transaction".into(),
     }
 }

@@ -32,7 +32,7 @@ mod txn;
 pub use check::{CheckProblem, CheckReport};
 pub use cleaning::{CleanOptions, CleanReport};
 pub use engine::Engine;
-pub use error::{ConflictReport, EngineError, Result};
+pub use error::{Clash, ConflictReport, EngineError, Opponent, Result};
 pub use format::extent::{CHUNK_BYTES_MAX, Extent, PAGE_BYTES};
 pub use format::mutation::{KEY_BYTES_MAX, Mutation, MutationList, VALUE_BYTES_MAX};
 pub use format::{EXTENT_KEY_TAG, FORMAT_VERSION, FormatError};
@@ -44,6 +44,6 @@ pub use space::SpaceStat;
 pub use stat::EngineStat;
 pub use txn::commit::Apply;
 pub use txn::{
-    Applied, Chunk, Commit, ConflictRange, ConflictSet, Durability, ExtentKey, Piece, Placed, Receipt,
-    Snapshot,
+    Applied, Chunk, Commit, CommitNote, Committer, ConflictRange, ConflictSet, Durability, ExtentKey, Origin,
+    Piece, Placed, Receipt, Snapshot, TransactionOrigin,
 };

@@ -168,7 +168,6 @@ impl Engine {
         let sequencer = Sequencer {
             sequence: replayed.sequence,
             appender,
-            history: ConflictHistory::default(),
             live: replayed.live,
             epoch: manifest.epoch,
             group: Group::new(),
@@ -190,7 +189,9 @@ impl Engine {
             options,
             manifest,
             recovery: replayed.report,
+            published: AtomicU64::new(state.sequence),
             state: Published::new(state),
+            history: Mutex::new(ConflictHistory::default()),
             sequencer: Mutex::new(sequencer),
             registry: Arc::new(SnapshotRegistry::default()),
             pool,

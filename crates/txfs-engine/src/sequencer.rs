@@ -12,14 +12,12 @@ use crate::index::{IndexView, Read};
 use crate::log::Appender;
 use crate::log::appender::Tail;
 use crate::txn::deferred::{DEFERRED_SEGMENT, Group};
-use crate::txn::history::ConflictHistory;
 
 /// The state under the sequencing lock.
 #[derive(Debug)]
 pub(crate) struct Sequencer {
     pub(crate) sequence: u64,
     pub(crate) appender: Appender,
-    pub(crate) history: ConflictHistory,
     pub(crate) live: LiveBytes,
     pub(crate) epoch: u64,
     /// Deferred commits that are not in the log yet.

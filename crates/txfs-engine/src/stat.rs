@@ -117,7 +117,7 @@ impl Engine {
         let (sequence, since, live_bytes, ranges) = {
             let sequencer = shared.sequencer.lock();
             let since = shared.log_bytes_since_checkpoint();
-            (sequencer.sequence, since, sequencer.live.total(), sequencer.history.len())
+            (sequencer.sequence, since, sequencer.live.total(), shared.history.lock().len())
         };
         Ok(EngineStat {
             capabilities: shared.disk.capabilities(),

@@ -123,7 +123,10 @@ fn conflicts_are_found_by_range() {
     assert!(other.is_ok());
     let same = commit_at(&engine, &second, &point(5), &point(7), &[put("c", "1")], Durability::Ordered);
     match same {
-        Err(EngineError::Conflict(report)) => assert_eq!((report.range.first, report.sequence), (5, 1)),
+        Err(EngineError::Conflict(report)) => {
+            let clash = &report.clashes[0];
+            assert_eq!((clash.range.first, clash.sequence()), (5, Some(1)));
+        }
         other => panic!("{other:?}"),
     }
     assert_eq!(get(&engine, "c"), None);

@@ -191,6 +191,8 @@ impl Shared {
 
     fn serve_one(&self, device: &Device, request: &Request<'_>, reply: &mut ReplyBuffer) {
         reply.clear();
+        // For the conflict reports of those whom it dooms.
+        txfs::set_caller(request.header.pid);
         let _unversioned = self.filesystem.unversioned(request);
         // A request without a reply would hang its caller for ever, so a panic must not swallow it.
         let served = catch_unwind(AssertUnwindSafe(|| self.filesystem.serve(request, reply)));

@@ -151,8 +151,9 @@ fn the_second_of_two_writers_of_a_page_conflicts() {
     two.commit();
     match three.try_commit() {
         CommitOutcome::Conflicted(conflict) => {
-            assert_eq!(conflict.kind, ConflictKind::Data);
-            assert_eq!(conflict.path.as_path(), std::path::Path::new("file"));
+            let first = &conflict.conflicts[0];
+            assert!(matches!(first.kind, ConflictKind::Pages { .. }), "{first:?}");
+            assert_eq!(first.path.as_path(), std::path::Path::new("file"));
             assert!(conflict.message.contains("file"), "{}", conflict.message);
         }
         outcome => panic!("{outcome:?}"),
@@ -173,7 +174,7 @@ fn names_in_one_directory_conflict_only_when_they_are_the_same() {
     one.commit();
     two.commit();
     match three.try_commit() {
-        CommitOutcome::Conflicted(conflict) => assert_eq!(conflict.kind, ConflictKind::Name),
+        CommitOutcome::Conflicted(conflict) => assert_eq!(conflict.conflicts[0].kind, ConflictKind::Name),
         outcome => panic!("{outcome:?}"),
     }
     assert_eq!(names(&fixture.path("d")), ["a", "b"]);

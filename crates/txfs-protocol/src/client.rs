@@ -6,7 +6,7 @@
 
 use crate::message::Cleaned;
 use crate::{
-    Begun, Change, Conflict, Durability, Isolation, OpenTransaction, PROTOCOL_VERSION, ProtocolError,
+    Begun, Change, ConflictReport, Durability, Isolation, OpenTransaction, PROTOCOL_VERSION, ProtocolError,
     Request, Response, SOCKET_NAME, TransactionStatus, Welcome, read_frame, write_frame,
 };
 use rustix::fs::{Mode, OFlags};
@@ -27,7 +27,7 @@ pub enum CommitOutcome {
         sequence: u64,
     },
     /// Another commit was first, and nothing of the transaction is left.
-    Conflicted(Conflict),
+    Conflicted(ConflictReport),
 }
 
 /// A connection to the owner of a mounted volume.
@@ -81,7 +81,17 @@ impl Client {
 
     /// Starts a transaction.
     pub fn begin(&mut self, isolation: Isolation, label: &str) -> Result<Begun, ProtocolError> {
-        match self.call(&Request::Begin { isolation, label: label.to_string() })? {
+        self.begin_for(isolation, label, "")
+    }
+
+    /// Starts a transaction in which a command is to run.
+    pub fn begin_for(
+        &mut self,
+        isolation: Isolation,
+        label: &str,
+        command: &str,
+    ) -> Result<Begun, ProtocolError> {
+        match self.call(&Request::Begin { isolation, label: label.into(), command: command.into() })? {
             Response::Begun(begun) => Ok(begun),
             _ => Err(ProtocolError::Unexpected { request: "begin" }),
         }
@@ -91,7 +101,7 @@ impl Client {
     pub fn commit(&mut self, durability: Durability) -> Result<CommitOutcome, ProtocolError> {
         match self.call(&Request::Commit { durability })? {
             Response::Committed { sequence } => Ok(CommitOutcome::Committed { sequence }),
-            Response::Conflicted(conflict) => Ok(CommitOutcome::Conflicted(conflict)),
+            Response::Conflicted(report) => Ok(CommitOutcome::Conflicted(report)),
             _ => Err(ProtocolError::Unexpected { request: "commit" }),
         }
     }

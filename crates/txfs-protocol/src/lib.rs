@@ -7,6 +7,7 @@
 
 mod bytes;
 mod client;
+mod conflict;
 mod error;
 mod frame;
 mod message;
@@ -14,15 +15,16 @@ pub mod mounts;
 
 pub use bytes::PathText;
 pub use client::{Client, CommitOutcome, connect_socket, is_accepting, socket_directory};
+pub use conflict::{Access, Conflict, ConflictKind, ConflictReport, Other};
 pub use error::ProtocolError;
 pub use frame::{FRAME_BYTES_MAX, read_frame, write_frame};
 pub use message::{
-    Begun, Change, ChangeKind, Cleaned, Conflict, ConflictKind, Durability, Isolation, OpenTransaction,
-    Request, Response, TransactionStatus, Welcome,
+    Begun, Change, ChangeKind, Cleaned, Durability, Isolation, OpenTransaction, Request, Response,
+    TransactionStatus, Welcome,
 };
 
 /// The version of these messages; both sides refuse another one.
-pub const PROTOCOL_VERSION: u32 = 1;
+pub const PROTOCOL_VERSION: u32 = 2;
 
 /// The name of the owner's socket inside the volume's directory.
 pub const SOCKET_NAME: &str = "socket";

@@ -3,7 +3,7 @@
 //! Every request is answered by exactly one response: the one named at the request, or `Response::Error`. A
 //! connection starts with `Hello`.
 
-use crate::PathText;
+use crate::{ConflictReport, PathText};
 use serde::{Deserialize, Serialize};
 
 /// What a client asks.
@@ -23,8 +23,11 @@ pub enum Request {
     Begin {
         /// Which reads are validated at commit.
         isolation: Isolation,
-        /// What the transaction is for, shown by `txfs tx list` and in conflict messages.
+        /// What the transaction is for, shown by `txfs tx list` and in conflict reports; may be empty.
         label: String,
+        /// The command that it runs, shown there as well; may be empty.
+        #[serde(default)]
+        command: String,
     },
     /// Commits it; answered by `Committed` or `Conflicted`. Either way the connection has no transaction afterwards.
     Commit {
@@ -96,7 +99,7 @@ pub enum Response {
         sequence: u64,
     },
     /// To `Commit`: another commit was first; nothing of this transaction is left.
-    Conflicted(Conflict),
+    Conflicted(ConflictReport),
     /// To `Abort`.
     Aborted,
     /// To `Status`.
@@ -193,33 +196,6 @@ pub enum Durability {
     Ordered,
     /// As ordered, and it may be held back for a bounded time.
     Deferred,
-}
-
-/// Why a transaction could not commit.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Conflict {
-    /// What both transactions touched.
-    pub kind: ConflictKind,
-    /// Where, as far as it can be told: a path relative to the volume's root.
-    pub path: PathText,
-    /// The commit that was first.
-    pub other_sequence: u64,
-    /// All of it in one sentence.
-    pub message: String,
-}
-
-/// What two transactions can collide on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ConflictKind {
-    /// The same 4 KiB pages of a file.
-    Data,
-    /// The same name in a directory.
-    Name,
-    /// The same attributes of a file or directory.
-    Attribute,
-    /// Something else.
-    Other,
 }
 
 /// How a connection's transaction stands.

@@ -1,9 +1,9 @@
-//! What two transactions can conflict over: the meaning of the engine's conflict ranges.
+//! What two transactions can conflict over: the meaning of the engine's conflict ranges, and the report that says so.
 
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::types::{Ino, PAGE_BYTES};
+use crate::types::{Ino, PAGE_BYTES, Timestamp};
 
 // The spaces of the engine's conflict ranges. The object is always an inode number.
 
@@ -25,17 +25,54 @@ pub(crate) const SIZE: u64 = 2;
 /// Written when a directory gets another parent; read of all ancestors of the new parent.
 pub(crate) const PARENT: u64 = 3;
 
-/// Why a transaction could not commit: somebody committed a change to something that it has read or changed.
+/// Why a transaction cannot commit: all that it has met, as far as a report goes. There is always at least one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConflictReport {
+    /// The first hundred conflicts; those about what the transaction has written come first.
+    pub conflicts: Vec<Conflict>,
+    /// How many more there are; nobody counts beyond ten thousand.
+    pub more: u64,
+}
+
+/// Somebody changed something that a transaction has read or written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
     /// What both touched.
     pub kind: ConflictKind,
+    /// What this transaction did with it.
+    pub access: Access,
     /// The node (for names: the directory) concerned.
     pub ino: Ino,
     /// A path of the node (for names: of the entry, where it could be found out).
     pub path: Option<PathBuf>,
-    /// Sequence number of the other commit.
-    pub sequence: u64,
+    /// The other one, as far as it is known.
+    pub other: Other,
+}
+
+/// What a transaction did with the thing in question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// It has read it, and perhaps nothing more.
+    Read,
+    /// It has written it.
+    Written,
+}
+
+/// Whom a transaction has met.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Other {
+    /// The number of its commit.
+    pub sequence: Option<u64>,
+    /// When it committed.
+    pub time: Option<Timestamp>,
+    /// The number of the transaction; none for a call outside of transactions.
+    pub transaction: Option<u64>,
+    /// The process that it was made for.
+    pub process: Option<u32>,
+    /// That process's command, or that of the transaction; none when it has ended meanwhile.
+    pub command: Option<String>,
+    /// What it was for: the transaction's label, if it has one.
+    pub message: Option<String>,
 }
 
 /// What two transactions both touched.
@@ -67,29 +104,80 @@ pub enum ConflictKind {
     ExtendedAttribute,
 }
 
+impl ConflictReport {
+    /// Of one conflict.
+    pub(crate) fn of(conflict: Conflict) -> ConflictReport {
+        ConflictReport { conflicts: vec![conflict], more: 0 }
+    }
+
+    /// How many conflicts there are, listed or not.
+    pub fn count(&self) -> u64 {
+        self.conflicts.len() as u64 + self.more
+    }
+}
+
+impl fmt::Display for ConflictReport {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.conflicts.first() {
+            Some(first) => write!(formatter, "{first}")?,
+            None => write!(formatter, "something unknown")?,
+        }
+        match self.count() {
+            0 | 1 => Ok(()),
+            more => write!(formatter, ", and {} more", more - 1),
+        }
+    }
+}
+
 impl fmt::Display for Conflict {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.path {
             Some(path) => write!(formatter, "{}", path.display())?,
             None => write!(formatter, "inode {}", self.ino)?,
         }
-        match &self.kind {
+        write!(formatter, ": {} ({})", self.kind, self.other)
+    }
+}
+
+impl fmt::Display for ConflictKind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
             ConflictKind::Pages { first, last } => {
                 let begin = first.saturating_mul(PAGE_BYTES);
-                if *last >= u64::MAX / PAGE_BYTES {
-                    write!(formatter, ": bytes from {begin} on")?;
-                } else {
-                    write!(formatter, ": bytes {begin} to {}", (last + 1) * PAGE_BYTES - 1)?;
+                match *last >= u64::MAX / PAGE_BYTES {
+                    true => write!(formatter, "bytes from {begin} on"),
+                    false => write!(formatter, "bytes {begin} to {}", (last + 1) * PAGE_BYTES - 1),
                 }
             }
-            ConflictKind::Name { .. } => write!(formatter, ": the name")?,
-            ConflictKind::Listing => write!(formatter, ": the list of names")?,
-            ConflictKind::Existence => write!(formatter, ": its existence")?,
-            ConflictKind::Permissions => write!(formatter, ": mode or owner")?,
-            ConflictKind::Size => write!(formatter, ": the size")?,
-            ConflictKind::Parent => write!(formatter, ": its place in the tree")?,
-            ConflictKind::ExtendedAttribute => write!(formatter, ": an extended attribute")?,
+            ConflictKind::Name { .. } => write!(formatter, "the name"),
+            ConflictKind::Listing => write!(formatter, "the list of names"),
+            ConflictKind::Existence => write!(formatter, "its existence"),
+            ConflictKind::Permissions => write!(formatter, "mode or owner"),
+            ConflictKind::Size => write!(formatter, "the size"),
+            ConflictKind::Parent => write!(formatter, "its place in the tree"),
+            ConflictKind::ExtendedAttribute => write!(formatter, "an extended attribute"),
         }
-        write!(formatter, " (changed by commit {})", self.sequence)
+    }
+}
+
+impl fmt::Display for Other {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.sequence {
+            Some(sequence) => write!(formatter, "changed by commit {sequence}")?,
+            None => write!(formatter, "changed by another commit")?,
+        }
+        if let Some(time) = self.time {
+            write!(formatter, " at {time}")?;
+        }
+        if let Some(process) = self.process {
+            write!(formatter, " by process {process}")?;
+        }
+        if let Some(command) = &self.command {
+            write!(formatter, ", `{command}`")?;
+        }
+        if let Some(message) = &self.message {
+            write!(formatter, ", {message:?}")?;
+        }
+        Ok(())
     }
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use txfs_engine::EngineError;
 
-use crate::conflict::Conflict;
+use crate::conflict::{Conflict, ConflictReport};
 
 /// Result of an operation on a volume.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -78,7 +78,7 @@ pub enum Error {
     TransactionEnded(&'static str),
     /// `ECANCELED`: the transaction cannot commit any more; abort it and try again.
     #[error("conflict with another transaction over {0}: run the transaction again")]
-    Conflict(Box<Conflict>),
+    Conflict(Box<ConflictReport>),
     /// `ENOSPC`
     #[error("no space left on the file system that holds the volume: free some and try again")]
     NoSpace,
@@ -148,14 +148,19 @@ impl Error {
 
     /// True when another transaction was in the way: the same transaction, run again, may succeed.
     pub fn is_conflict(&self) -> bool {
-        self.conflict().is_some()
+        self.conflicts().is_some()
     }
 
-    /// The conflict, if it is one.
+    /// The first conflict, if it is one.
     pub fn conflict(&self) -> Option<&Conflict> {
+        self.conflicts().and_then(|report| report.conflicts.first())
+    }
+
+    /// All conflicts, if it is one.
+    pub fn conflicts(&self) -> Option<&ConflictReport> {
         match self {
-            Error::Conflict(conflict) => Some(conflict),
-            Error::At { source, .. } => source.conflict(),
+            Error::Conflict(report) => Some(report),
+            Error::At { source, .. } => source.conflicts(),
             _ => None,
         }
     }

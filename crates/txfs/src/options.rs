@@ -20,8 +20,12 @@ pub enum Isolation {
 pub struct TransactionOptions {
     /// What it is isolated from.
     pub isolation: Isolation,
-    /// A word for people, for logs and status lists.
+    /// What it is for, in a few words for people: conflict reports, logs and status lists show them.
     pub label: String,
+    /// The process that it is made for; this one by default. For the conflict reports of others.
+    pub process: Option<u32>,
+    /// The command that it is made for; by default that of the process.
+    pub command: Option<String>,
 }
 
 /// Where a volume takes its time from.

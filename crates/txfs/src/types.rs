@@ -28,6 +28,23 @@ impl Timestamp {
     }
 }
 
+/// In UTC, to the second: `2026-11-22 10:31:07 UTC`.
+impl std::fmt::Display for Timestamp {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (days, second) = (self.seconds.div_euclid(86_400), self.seconds.rem_euclid(86_400));
+        // Years begin in March here, so that the day that comes and goes is the last one; eras have 400 years.
+        let days = days.saturating_add(719_468);
+        let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+        let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+        let day = day - (365 * year + year / 4 - year / 100);
+        let month = (5 * day + 2) / 153;
+        let (day, month) = (day - (153 * month + 2) / 5 + 1, if month < 10 { month + 3 } else { month - 9 });
+        let year = era * 400 + year + i64::from(month <= 2);
+        let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+        write!(formatter, "{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+    }
+}
+
 impl From<std::time::SystemTime> for Timestamp {
     fn from(time: std::time::SystemTime) -> Timestamp {
         match time.duration_since(std::time::UNIX_EPOCH) {
@@ -274,4 +291,21 @@ pub struct Statistics {
     pub files_free: u64,
     /// Longest name of a directory entry, in bytes.
     pub name_bytes_max: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Timestamp;
+
+    #[test]
+    fn moments_are_told_as_calendars_have_them() {
+        let told = |seconds| Timestamp::new(seconds, 999_999_999).to_string();
+        assert_eq!(told(0), "1970-01-01 00:00:00 UTC");
+        assert_eq!(told(-1), "1969-12-31 23:59:59 UTC");
+        assert_eq!(told(951_782_400), "2000-02-29 00:00:00 UTC");
+        assert_eq!(told(951_868_800), "2000-03-01 00:00:00 UTC");
+        assert_eq!(told(1_795_343_467), "2026-11-22 10:31:07 UTC");
+        assert_eq!(told(4_107_542_399), "2100-02-28 23:59:59 UTC");
+        assert_eq!(told(4_107_542_400), "2100-03-01 00:00:00 UTC");
+    }
 }

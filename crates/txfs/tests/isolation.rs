@@ -12,7 +12,11 @@ use txfs::{
 };
 
 fn snapshot_isolation(volume: &Volume) -> Transaction {
-    volume.begin_with(TransactionOptions { isolation: Isolation::Snapshot, label: "snapshot".into() })
+    volume.begin_with(TransactionOptions {
+        isolation: Isolation::Snapshot,
+        label: "snapshot".into(),
+        ..Default::default()
+    })
 }
 
 #[track_caller]
@@ -43,7 +47,7 @@ fn prepared() -> (Volume, u64) {
 fn side_by_side(first: impl Fn(&Transaction, u64), second: impl Fn(&Transaction, u64), both: bool) {
     for isolation in [Isolation::Snapshot, Isolation::Serializable] {
         let (volume, file) = prepared();
-        let options = TransactionOptions { isolation, label: String::new() };
+        let options = TransactionOptions { isolation, ..Default::default() };
         let (one, two) = (volume.begin_with(options.clone()), volume.begin_with(options));
         first(&one, file);
         second(&two, file);
@@ -195,7 +199,7 @@ fn reads_are_validated_in_serializable_transactions() {
     // Write skew: each reads the page that the other writes.
     let skew = |isolation: Isolation| {
         let (volume, file) = prepared();
-        let options = TransactionOptions { isolation, label: String::new() };
+        let options = TransactionOptions { isolation, ..Default::default() };
         let (one, two) = (volume.begin_with(options.clone()), volume.begin_with(options));
         one.read(file, 0, 10).unwrap();
         one.write(file, 4096, b"x").unwrap();
@@ -274,9 +278,11 @@ fn conflicts_say_what_about_whom_and_where() {
     let conflict = conflicts(&tx);
     assert_eq!(conflict.path.as_deref(), Some(Path::new("file")));
     assert_eq!(conflict.kind, ConflictKind::Pages { first: 2, last: 2 });
-    assert_eq!((conflict.ino, conflict.sequence), (file, sequence));
-    let expected = format!("file: bytes 8192 to 12287 (changed by commit {sequence})");
-    assert_eq!(conflict.to_string(), expected);
+    assert_eq!((conflict.ino, conflict.other.sequence), (file, Some(sequence)));
+    let expected = format!("file: bytes 8192 to 12287 (changed by commit {sequence} at ");
+    assert!(conflict.to_string().starts_with(&expected), "{conflict}");
+    let own = format!(" by process {}, `", std::process::id());
+    assert!(conflict.to_string().contains(&own), "{conflict}");
     assert!(!tx.is_open());
 
     let tx = volume.begin();

@@ -29,7 +29,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use txfs_protocol::{Change, Client, CommitOutcome, Conflict};
+use txfs_protocol::{Change, Client, CommitOutcome, ConflictReport};
 
 use crate::cli::{Durability, Isolation, Run};
 use crate::error::Error;
@@ -117,14 +117,15 @@ fn in_transaction(arguments: &Run, target: &Target, outcome: &mut Outcome) -> Re
     let mut terminal = if arguments.review { Some(Terminal::open()?) } else { None };
     let signals = Signals::watch().map_err(|error| Error::run("cannot watch for signals", error))?;
     let mut client = Client::connect(&target.volume)?;
-    let label = arguments.message.clone().unwrap_or_else(|| command_line(arguments));
+    let label = arguments.message.clone().unwrap_or_default();
+    let command = command_line(arguments);
     let isolation = match arguments.isolation {
         Isolation::Serializable => txfs_protocol::Isolation::Serializable,
         Isolation::Snapshot => txfs_protocol::Isolation::Snapshot,
     };
     loop {
         outcome.attempts += 1;
-        let begun = client.begin(isolation, &label)?;
+        let begun = client.begin_for(isolation, &label, &command)?;
         let ended = attempt::run(target, &begun, &arguments.command, &signals).inspect_err(|_| {
             // Closing the connection would do it too; this way the error comes after the end of the transaction.
             let _ = client.abort();
@@ -196,7 +197,7 @@ fn in_transaction(arguments: &Run, target: &Target, outcome: &mut Outcome) -> Re
         outcome.exit_code = ExitCode::Conflict as u8;
         let retries_done = outcome.attempts - 1;
         explain(&conflict, retries_done, arguments.retries);
-        outcome.conflict = Some(conflict);
+        outcome.conflict(Some(conflict));
         if retries_done >= arguments.retries {
             return Ok(());
         }
@@ -206,7 +207,7 @@ fn in_transaction(arguments: &Run, target: &Target, outcome: &mut Outcome) -> Re
             outcome.outcome = Verdict::Aborted;
             return Ok(());
         }
-        outcome.conflict = None;
+        outcome.conflict(None);
     }
 }
 
@@ -234,7 +235,7 @@ fn describe(status: control::Status) -> String {
     }
 }
 
-fn explain(conflict: &Conflict, retries_done: u32, retries: u32) {
+fn explain(conflict: &ConflictReport, retries_done: u32, retries: u32) {
     let next = if retries_done < retries {
         format!("running the command again (retry {} of {retries})", retries_done + 1)
     } else if retries > 0 {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use serde::Serialize;
-use txfs_protocol::Conflict;
+use txfs_protocol::{Conflict, ConflictReport};
 
 use crate::error::Error;
 
@@ -50,8 +50,11 @@ pub struct Outcome {
     /// From start to end.
     pub duration_ms: u64,
     /// Who was first, and where.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub conflict: Option<Conflict>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conflicts: Vec<Conflict>,
+    /// How many more conflicts there were.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub more_conflicts: u64,
     /// Processes that the command had left running and that were ended.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ended_processes: Vec<String>,
@@ -72,11 +75,18 @@ impl Outcome {
             changes: None,
             attempts: 0,
             duration_ms: 0,
-            conflict: None,
+            conflicts: Vec::new(),
+            more_conflicts: 0,
             ended_processes: Vec::new(),
             error: None,
             started: Instant::now(),
         }
+    }
+
+    /// The last attempt had this conflict, or none.
+    pub fn conflict(&mut self, report: Option<ConflictReport>) {
+        (self.conflicts, self.more_conflicts) =
+            report.map(|report| (report.conflicts, report.more)).unwrap_or_default();
     }
 
     /// txfs itself failed.
@@ -124,4 +134,8 @@ impl JsonTarget {
             .map(JsonTarget::File)
             .map_err(|source| Error::io("open", path, source))
     }
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }

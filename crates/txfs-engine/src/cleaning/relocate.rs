@@ -15,6 +15,7 @@ use crate::format::{CHUNK_BYTES_MAX, Extent, Mutation, MutationList, PAGE_BYTES}
 use crate::index::Read;
 use crate::log::Segment;
 use crate::log::pool::Purpose;
+use crate::txn::commit::Candidate;
 use crate::txn::prepared::Prepared;
 use crate::txn::{Applied, Chunk, Commit, ConflictSet, Durability, Snapshot};
 
@@ -127,8 +128,14 @@ impl Shared {
                 Ok(Applied { mutations, also_writes: ConflictSet::new() })
             },
         };
-        let (_, record, _) =
-            self.sequence(&commit, &Prepared::none(), Purpose::Cleaning, &data, &described, &[])?;
+        let (_, record, _) = self.sequence(
+            &Candidate::quiet(&commit),
+            &Prepared::none(),
+            Purpose::Cleaning,
+            &data,
+            &described,
+            &[],
+        )?;
         report.extents += batch.iter().map(|group| group.members.len() as u64).sum::<u64>();
         report.bytes_moved += described.iter().map(|extent| u64::from(extent.len)).sum::<u64>();
         // Not left to those who commit next: the copies are many bytes, and none of theirs.

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::conflict::ConflictSet;
+use super::history::CommitNote;
+use super::origin::Committer;
 use super::snapshot::Snapshot;
 use crate::error::Result;
 use crate::format::{Extent, Mutation, MutationList};
@@ -81,6 +83,26 @@ pub struct Commit<'a> {
     pub durability: Durability,
     /// Computes the mutations.
     pub apply: Apply<'a>,
+}
+
+/// A commit on its way, with what others need to know about it.
+pub(crate) struct Candidate<'a> {
+    pub(crate) commit: &'a Commit<'a>,
+    /// What it writes and who it is; none for a commit that writes no range.
+    pub(crate) note: Option<Arc<CommitNote>>,
+}
+
+impl<'a> Candidate<'a> {
+    /// Of a commit that conflicts with nobody.
+    pub(crate) fn quiet(commit: &'a Commit<'a>) -> Candidate<'a> {
+        Candidate { commit, note: None }
+    }
+
+    pub(crate) fn new(commit: &'a Commit<'a>, by: Committer) -> Candidate<'a> {
+        let ranges: Vec<_> = commit.writes.iter().collect();
+        let note = || Arc::new(CommitNote { ranges, origin: by.origin });
+        Candidate { commit, note: (!commit.writes.is_empty()).then(note) }
+    }
 }
 
 /// Proof of a commit.

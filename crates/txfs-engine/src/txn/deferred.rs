@@ -27,7 +27,7 @@ use std::sync::atomic::Ordering;
 use parking_lot::Mutex;
 
 use super::Chunk;
-use super::commit::{Commit, Receipt};
+use super::commit::{Candidate, Receipt};
 use super::prepared::Prepared;
 use super::sequencing::{encode, locate};
 use super::snapshot::State;
@@ -212,7 +212,7 @@ impl Shared {
     /// The critical section of a deferred commit. `None` when it cannot be merged, and has to be written by itself.
     pub(crate) fn defer(
         &self,
-        commit: &Commit<'_>,
+        candidate: &Candidate<'_>,
         prepared: &Prepared<'_>,
         data: &[Chunk],
         described: &[Extent],
@@ -225,7 +225,8 @@ impl Shared {
         }
         let mut guard = self.sequencer.lock();
         let sequencer = &mut *guard;
-        self.validate(sequencer, commit)?;
+        let commit = candidate.commit;
+        self.validate(commit)?;
         if data_len > 0 {
             self.check_reserve(sequencer, Purpose::Data)?;
         }
@@ -267,7 +268,7 @@ impl Shared {
         }
         group.data_bytes += data_len;
         group.add(sequence, fresh, &mutation_bytes, live.deferred());
-        self.publish(sequencer, commit, applied.also_writes, &live, State { sequence, view });
+        self.publish(sequencer, candidate, applied.also_writes, &live, State { sequence, view });
         Ok(Some(Receipt { sequence }))
     }
 

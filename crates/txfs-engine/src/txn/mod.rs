@@ -4,7 +4,8 @@
 pub mod commit;
 pub mod conflict;
 pub(crate) mod deferred;
-pub(crate) mod history;
+pub mod history;
+pub mod origin;
 pub(crate) mod prepared;
 pub(crate) mod registry;
 pub(crate) mod sequencing;
@@ -12,4 +13,6 @@ pub mod snapshot;
 
 pub use commit::{Applied, Chunk, Commit, Durability, ExtentKey, Piece, Placed, Receipt};
 pub use conflict::{ConflictRange, ConflictSet};
+pub use history::CommitNote;
+pub use origin::{Committer, Origin, TransactionOrigin};
 pub use snapshot::Snapshot;

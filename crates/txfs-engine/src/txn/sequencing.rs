@@ -3,6 +3,7 @@
 //! It runs under the sequencer's lock. Nothing is published before everything that may fail has succeeded; what was
 //! appended for a commit that then fails is garbage that no commit record claims.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::engine::Shared;
@@ -14,7 +15,8 @@ use crate::log::appender::Kind;
 use crate::log::pool::Purpose;
 use crate::placing::check_len;
 use crate::sequencer::{LiveChange, Sequencer, apply_mutations};
-use crate::txn::commit::{Applied, Commit, Pin, Receipt};
+use crate::txn::commit::{Applied, Candidate, Commit, Pin, Receipt};
+use crate::txn::history::CommitNote;
 use crate::txn::prepared::Prepared;
 use crate::txn::snapshot::State;
 use crate::txn::{Chunk, ConflictSet};
@@ -29,7 +31,7 @@ impl Shared {
     /// there is no `data`.
     pub(crate) fn sequence(
         &self,
-        commit: &Commit<'_>,
+        candidate: &Candidate<'_>,
         prepared: &Prepared<'_>,
         purpose: Purpose,
         data: &[Chunk],
@@ -38,7 +40,8 @@ impl Shared {
     ) -> Result<(Receipt, u64, usize)> {
         let mut guard = self.sequencer.lock();
         let sequencer = &mut *guard;
-        self.validate(sequencer, commit)?;
+        let commit = candidate.commit;
+        self.validate(commit)?;
         self.seal(sequencer)?;
         let current = self.state.load();
         let data_len: usize = data.iter().map(|chunk| chunk.0.len()).sum();
@@ -113,7 +116,7 @@ impl Shared {
         self.note_room(sequencer);
         let queued = sequencer.appender.queued_bytes();
         self.count_log((queued - before) as u64, live.changes());
-        self.publish(sequencer, commit, applied.also_writes, &live, State { sequence, view });
+        self.publish(sequencer, candidate, applied.also_writes, &live, State { sequence, view });
         // What is left is only given back, the state before this one among it; nobody has to wait for that.
         drop(guard);
         Ok((Receipt { sequence }, record, queued))
@@ -140,7 +143,7 @@ impl Shared {
     pub(super) fn publish(
         &self,
         sequencer: &mut Sequencer,
-        commit: &Commit<'_>,
+        candidate: &Candidate<'_>,
         also_writes: ConflictSet,
         live: &LiveChange,
         state: State,
@@ -149,23 +152,36 @@ impl Shared {
         let oldest = self.registry.oldest(|| sequencer.sequence);
         sequencer.sequence = sequence;
         sequencer.live.apply(live, sequence);
-        sequencer.history.forget_up_to(oldest);
         self.state.store(state);
-        sequencer.history.record(commit.writes, sequence);
-        if !also_writes.is_empty() {
-            sequencer.history.record(&also_writes, sequence);
+        let mut history = self.history.lock();
+        history.forget_up_to(oldest);
+        if let Some(note) = &candidate.note {
+            history.record(note.clone(), sequence);
         }
+        if !also_writes.is_empty() {
+            let origin = candidate.note.as_ref().map(|note| note.origin.clone()).unwrap_or_default();
+            history.record(Arc::new(CommitNote { ranges: also_writes.iter().collect(), origin }), sequence);
+        }
+        drop(history);
+        // Last: whoever sees the number finds in the history what the commit wrote.
+        self.published.store(sequence, Ordering::Release);
     }
 
-    pub(super) fn validate(&self, sequencer: &Sequencer, commit: &Commit<'_>) -> Result<()> {
+    /// Called under the sequencer's lock: nobody publishes meanwhile.
+    pub(super) fn validate(&self, commit: &Commit<'_>) -> Result<()> {
         let snapshot = commit.snapshot.sequence();
-        for (set, written) in [(commit.writes, true), (commit.reads, false)] {
-            if let Some((range, sequence)) = sequencer.history.overtaken(set, snapshot) {
-                self.counters.conflicts.fetch_add(1, Ordering::Relaxed);
-                return Err(EngineError::Conflict(ConflictReport { range, written, sequence }));
-            }
+        if self.published.load(Ordering::Acquire) == snapshot {
+            return Ok(());
         }
-        Ok(())
+        let mut report = ConflictReport::default();
+        let history = self.history.lock();
+        history.overtaken(commit.writes.iter(), true, snapshot, &mut report);
+        history.overtaken(commit.reads.iter(), false, snapshot, &mut report);
+        if report.is_empty() {
+            return Ok(());
+        }
+        self.counters.conflicts.fetch_add(1, Ordering::Relaxed);
+        Err(EngineError::Conflict(Box::new(report)))
     }
 
     /// Appends a piece of the mutations as a part record and returns the rest of them; where there is hardly any room,

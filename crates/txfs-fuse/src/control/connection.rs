@@ -3,6 +3,7 @@
 //! A commit first makes the kernel write back what programs have changed in memory maps of the view's files; then it
 //! commits (the volume then calls the invalidator, on this thread); then the view ends; then the client hears of it.
 
+use super::conflict::to_report;
 use super::{credentials, stat};
 use crate::session::{MountHandle, Shared};
 use crate::views::{Beginner, MountView};
@@ -11,11 +12,10 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
-use txfs::{ChangeKind, CleanOptions, ConflictKind, NodeKind, TransactionOptions};
+use txfs::{ChangeKind, CleanOptions, NodeKind, TransactionOptions};
 use txfs_protocol::{
-    Begun, Change, Cleaned, Conflict, Durability, Isolation, OpenTransaction, PROTOCOL_VERSION,
-    ProtocolError, Request, Response, TransactionStatus, VIEWS_DIRECTORY, Welcome, mounts, read_frame,
-    write_frame,
+    Begun, Change, Cleaned, Durability, Isolation, OpenTransaction, PROTOCOL_VERSION, ProtocolError, Request,
+    Response, TransactionStatus, VIEWS_DIRECTORY, Welcome, mounts, read_frame, write_frame,
 };
 
 /// How much text a label or command line may have.
@@ -75,7 +75,7 @@ impl Connection {
         }
         match request {
             Request::Hello { protocol, command, .. } => self.greet(protocol, command),
-            Request::Begin { isolation, label } => self.begin(isolation, label),
+            Request::Begin { isolation, label, command } => self.begin(isolation, label, command),
             Request::Commit { durability } => self.commit(durability),
             Request::Abort => {
                 self.abort();
@@ -126,7 +126,7 @@ impl Connection {
         Response::Welcome(welcome)
     }
 
-    fn begin(&mut self, isolation: Isolation, label: String) -> Response {
+    fn begin(&mut self, isolation: Isolation, label: String, command: String) -> Response {
         if self.open.is_some() {
             return refuse(
                 rustix::io::Errno::BUSY,
@@ -134,14 +134,19 @@ impl Connection {
             );
         }
         let mut beginner = self.peer.clone();
-        if !label.is_empty() {
-            beginner.command = shortened(label);
-        }
+        let label = shortened(label);
+        let command = match command.is_empty() {
+            true => beginner.command.clone(),
+            false => shortened(command),
+        };
+        // What a list of transactions shows.
+        beginner.command = if label.is_empty() { command.clone() } else { label.clone() };
+        let process = Some(beginner.pid);
         let isolation = match isolation {
             Isolation::Serializable => txfs::Isolation::Serializable,
             Isolation::Snapshot => txfs::Isolation::Snapshot,
         };
-        let options = TransactionOptions { isolation, label: beginner.command.clone() };
+        let options = TransactionOptions { isolation, label, process, command: Some(command) };
         let Some(view) = self.shared().filesystem.views.begin(options, beginner) else {
             return refuse(rustix::io::Errno::AGAIN, "too many transactions are open; try again later");
         };
@@ -169,8 +174,8 @@ impl Connection {
         self.end();
         match committed {
             Ok(receipt) => Response::Committed { sequence: receipt.sequence },
-            Err(error) => match error.conflict() {
-                Some(conflict) => Response::Conflicted(to_conflict(conflict)),
+            Err(error) => match error.conflicts() {
+                Some(report) => Response::Conflicted(to_report(report)),
                 None => failed(&error),
             },
         }
@@ -313,24 +318,6 @@ fn no_transaction() -> Response {
 
 fn failed(error: &txfs::Error) -> Response {
     Response::Error { errno: error.errno(), message: error.to_string() }
-}
-
-fn to_conflict(conflict: &txfs::Conflict) -> Conflict {
-    let kind = match conflict.kind {
-        ConflictKind::Pages { .. } => txfs_protocol::ConflictKind::Data,
-        ConflictKind::Name { .. } | ConflictKind::Listing => txfs_protocol::ConflictKind::Name,
-        ConflictKind::Permissions
-        | ConflictKind::Size
-        | ConflictKind::Existence
-        | ConflictKind::ExtendedAttribute => txfs_protocol::ConflictKind::Attribute,
-        ConflictKind::Parent => txfs_protocol::ConflictKind::Other,
-    };
-    Conflict {
-        kind,
-        path: conflict.path.clone().unwrap_or_default().into(),
-        other_sequence: conflict.sequence,
-        message: conflict.to_string(),
-    }
 }
 
 fn to_change(change: txfs::Change) -> Change {

@@ -6,6 +6,7 @@
 //! that a killed owner has left. (The volume's lock sees to it that there is only one owner.)
 //! Locks: `Connections::open` is a leaf.
 
+mod conflict;
 mod connection;
 mod credentials;
 mod stat;

@@ -13,7 +13,7 @@ use txfs_engine::{Applied, Extent, Mutation, Read};
 use super::overlay::{TimeIntent, add_links};
 use super::plan::{InodePlan, Plan, Source};
 use super::session::{load_inode, visit_extents};
-use crate::conflict::{ATTRIBUTE_SPACE, Conflict, ConflictKind, EXISTS};
+use crate::conflict::{ATTRIBUTE_SPACE, Access, Conflict, ConflictKind, ConflictReport, EXISTS, Other};
 use crate::error::{Error, Result};
 use crate::records::{InodeRecord, key, small};
 use crate::types::{Ino, NodeKind, PAGE_BYTES, Timestamp};
@@ -121,7 +121,10 @@ fn apply_inode(
 }
 
 fn vanished(ino: Ino) -> Error {
-    Error::Conflict(Box::new(Conflict { kind: ConflictKind::Existence, ino, path: None, sequence: 0 }))
+    let other = Other::default();
+    let conflict =
+        Conflict { kind: ConflictKind::Existence, access: Access::Written, ino, path: None, other };
+    Error::Conflict(Box::new(ConflictReport::of(conflict)))
 }
 
 /// The current inode with the intents applied.

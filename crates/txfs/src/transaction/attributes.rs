@@ -31,7 +31,7 @@ fn check_xattr_name(name: &[u8]) -> Result<()> {
 impl Session {
     pub(crate) fn set_attributes(&mut self, ino: Ino, set: &SetAttributes) -> Result<Attributes> {
         self.check_writable()?;
-        let now = self.shared.clock.now();
+        let now = self.now();
         let moment = |time: SetTime| match time {
             SetTime::Now => now,
             SetTime::At(time) => time,
@@ -117,7 +117,7 @@ impl Session {
             (XattrMode::Replace, None) => return Err(Error::NoAttribute),
             _ => {}
         }
-        let now = self.shared.clock.now();
+        let now = self.now();
         let state = self.inode_mut(ino)?;
         state.xattrs.insert(name.to_vec(), Some(value.to_vec()));
         state.touch_node(now);
@@ -129,7 +129,7 @@ impl Session {
         self.inode(ino)?;
         check_xattr_name(name)?;
         self.xattr(ino, name)?.ok_or(Error::NoAttribute)?;
-        let now = self.shared.clock.now();
+        let now = self.now();
         let state = self.inode_mut(ino)?;
         state.xattrs.insert(name.to_vec(), None);
         state.touch_node(now);

@@ -183,7 +183,7 @@ impl Session {
             self.file(ino)?;
             return Ok(0);
         }
-        let now = self.shared.clock.now();
+        let now = self.now();
         // A quarter of the budget: small budgets have small pieces that count as large.
         if data.len() >= BULK_BYTES_MIN.min(self.shared.options.transaction_memory_bytes / 4) {
             self.write_bulk(ino, offset, data)?;

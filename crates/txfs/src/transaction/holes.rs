@@ -87,7 +87,7 @@ impl Session {
         }
         let end = range_end(offset, len)?;
         let record = self.file(ino)?;
-        let now = self.shared.clock.now();
+        let now = self.now();
         self.note_exists(ino);
         let keep_size = match mode {
             AllocateMode::Reserve { keep_size } => keep_size,

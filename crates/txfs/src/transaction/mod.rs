@@ -2,7 +2,7 @@
 //!
 //! [`overlay`] holds the changes as intents; [`session`], [`names`], [`rename`], [`listing`], [`attributes`], [`data`]
 //! and [`holes`] are the operations that make them; [`spill`] keeps their memory bounded; [`plan`] puts them into the form in which [`apply`] carries them out against the state at the
-//! time of the [`commit`]; [`changes`] lists them for people.
+//! time of the [`commit`]; [`explain`] says what a conflict is about; [`changes`] lists them for people.
 //!
 //! # Locking
 //! One mutex around the session of a transaction: operations of several threads on one transaction take turns. It is
@@ -13,6 +13,7 @@ pub(crate) mod attributes;
 pub(crate) mod changes;
 pub(crate) mod commit;
 pub(crate) mod data;
+pub(crate) mod explain;
 pub(crate) mod holes;
 pub(crate) mod listing;
 pub(crate) mod locate;
@@ -95,11 +96,15 @@ pub struct CommitReceipt {
 
 impl Transaction {
     pub(crate) fn begin(shared: &Arc<Shared>, options: TransactionOptions) -> Transaction {
-        let session = Session::new(shared, options.isolation == Isolation::Serializable);
+        let id = shared.next_transaction.fetch_add(1, Ordering::Relaxed);
+        let process = options.process.unwrap_or_else(crate::origin::caller);
+        let command = options.command.unwrap_or_default();
+        let origin = crate::origin::of_transaction(id, process, command, options.label.clone());
+        let session = Session::new(shared, options.isolation == Isolation::Serializable, Some(origin));
         shared.transactions_open.fetch_add(1, Ordering::Relaxed);
         Transaction {
             shared: shared.clone(),
-            id: shared.next_transaction.fetch_add(1, Ordering::Relaxed),
+            id,
             label: options.label,
             snapshot_sequence: session.snapshot.sequence(),
             state: Mutex::new(State::Open(Box::new(session))),

@@ -156,7 +156,7 @@ impl Session {
             (NodeKind::Symlink, Some(target)) => Some(target.clone()),
             _ => None,
         };
-        let now = self.shared.clock.now();
+        let now = self.now();
         let inherits = directory.mode & 0o2000 != 0;
         let mut mode = node.mode & 0o7777;
         if inherits && is_directory {
@@ -221,7 +221,7 @@ impl Session {
             return Err(Error::IsDirectory);
         }
         self.prepare(&[parent, dirent.ino])?;
-        let now = self.shared.clock.now();
+        let now = self.now();
         self.put_name(parent, name, None)?;
         self.touch_directory(parent, now)?;
         self.drop_link(dirent.ino, now)
@@ -249,7 +249,7 @@ impl Session {
         }
         self.check_empty(dirent.ino)?;
         self.prepare(&[parent, dirent.ino])?;
-        let now = self.shared.clock.now();
+        let now = self.now();
         self.put_name(parent, name, None)?;
         self.drop_directory(dirent.ino, now)?;
         let directory = self.inode_mut(parent)?;
@@ -297,7 +297,7 @@ impl Session {
             return Err(Error::TooManyLinks);
         }
         self.prepare(&[new_parent, ino])?;
-        let now = self.shared.clock.now();
+        let now = self.now();
         self.put_name(new_parent, new_name, Some((ino, record.kind)))?;
         self.touch_directory(new_parent, now)?;
         let node = self.inode_mut(ino)?;

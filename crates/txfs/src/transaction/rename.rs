@@ -79,7 +79,7 @@ impl Session {
     ) -> Result<()> {
         self.prepare(&[parent, new_parent, source.ino])?;
         self.prepare(target.as_ref().map(|target| target.ino).as_slice())?;
-        let now = self.shared.clock.now();
+        let now = self.now();
         let source_is_directory = source.kind == NodeKind::Directory;
         if let Some(target) = target {
             if target.kind == NodeKind::Directory {
@@ -110,7 +110,7 @@ impl Session {
         target: Dirent,
     ) -> Result<()> {
         self.prepare(&[parent, new_parent, source.ino, target.ino])?;
-        let now = self.shared.clock.now();
+        let now = self.now();
         self.put_name(parent, name, Some((target.ino, target.kind)))?;
         self.put_name(new_parent, new_name, Some((source.ino, source.kind)))?;
         self.touch_directory(parent, now)?;

@@ -9,18 +9,22 @@
 
 use std::sync::Arc;
 
-use txfs_engine::{ConflictSet, Extent, Placed, Read, Snapshot};
+use txfs_engine::{Committer, ConflictSet, Extent, Origin, Placed, Read, Snapshot};
 
 use super::overlay::{InodeState, Overlay};
 use crate::conflict::{ATTRIBUTE_SPACE, EXISTS, NAME_SPACE, PAGE_SPACE, PARENT, SIZE, XATTR_SPACE};
 use crate::error::{Error, Result};
 use crate::records::{InodeRecord, key};
 use crate::shared::Shared;
-use crate::types::{Attributes, Ino, NodeKind, Statistics};
+use crate::types::{Attributes, Ino, NodeKind, Statistics, Timestamp};
 
 pub(crate) struct Session {
     pub(crate) shared: Arc<Shared>,
     pub(crate) snapshot: Snapshot,
+    /// Who works with it, if it is a transaction.
+    pub(crate) origin: Option<Origin>,
+    /// When it was last changed.
+    pub(crate) time: Timestamp,
     /// Reads are recorded: the transaction is serializable.
     pub(crate) recording: bool,
     /// Changes are allowed.
@@ -32,9 +36,12 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(shared: &Arc<Shared>, recording: bool) -> Session {
+    /// `origin` is that of a transaction; a call outside of transactions has none.
+    pub(crate) fn new(shared: &Arc<Shared>, recording: bool, origin: Option<Origin>) -> Session {
         shared.engine.make_way();
-        Session::on(shared, shared.engine.snapshot(), recording, true)
+        let mut session = Session::on(shared, shared.engine.snapshot(), recording, true);
+        session.origin = origin;
+        session
     }
 
     pub(crate) fn read_only(shared: &Arc<Shared>, snapshot: Snapshot) -> Session {
@@ -45,12 +52,35 @@ impl Session {
         Session {
             shared: shared.clone(),
             snapshot,
+            origin: None,
+            time: Timestamp::default(),
             recording,
             writable,
             reads: ConflictSet::new(),
             overlay: Overlay::default(),
             placed: None,
         }
+    }
+
+    /// The time, for a change.
+    pub(crate) fn now(&mut self) -> Timestamp {
+        self.time = self.shared.clock.now();
+        self.time
+    }
+
+    /// On whose behalf it commits. The change of a call outside of transactions was made just now.
+    pub(crate) fn committer(&self) -> Committer {
+        let origin = match &self.origin {
+            Some(origin) => {
+                let now = self.shared.clock.now();
+                Origin { time: (now.seconds, now.nanoseconds), ..origin.clone() }
+            }
+            None => {
+                let time = (self.time.seconds, self.time.nanoseconds);
+                Origin { process: crate::origin::caller(), time, transaction: None }
+            }
+        };
+        Committer { origin, age: None }
     }
 
     // What was read.
