@@ -15,7 +15,10 @@ use crate::format::{CheckpointRecord, Manifest, RecordHeader, SegmentHeader};
 
 const WINDOW_BYTES: usize = 256 * 1024;
 /// How much is asked for ahead of the window: the disk is busy while records are verified.
-const AHEAD_BYTES: u64 = 8 << 20;
+const AHEAD_BYTES: u64 = 4 << 20;
+/// In pieces of this size, one or two for each window: asking takes the host about as long as reading, so that a reader who
+/// asks for everything first begins late.
+const ASK_BYTES: u64 = 512 << 10;
 const PROBE_BYTES: usize = 4096;
 /// How far behind the end of the log damage is searched for, in bytes.
 const DAMAGE_SEARCH_BYTES: u64 = 4 << 20;
@@ -228,6 +231,7 @@ impl<'a> LogReader<'a> {
     /// Fails if a record behind the end of the log shows that the missing one had been on stable storage.
     fn search_damage(&mut self, segment: &Arc<Segment>, end: u64) -> Result<()> {
         let limit = segment.bytes.min(end + DAMAGE_SEARCH_BYTES);
+        self.window.limit = Some(limit);
         let mut place = end.next_multiple_of(RECORD_ALIGN as u64);
         while place + RECORD_HEADER_BYTES as u64 <= limit {
             let len = WINDOW_BYTES.min((limit - place) as usize);
@@ -297,6 +301,8 @@ struct Window {
     len: usize,
     /// End of what has been asked for in this segment.
     asked: u64,
+    /// Nothing behind this offset will be wanted.
+    limit: Option<u64>,
 }
 
 impl Window {
@@ -334,13 +340,17 @@ impl Window {
         Ok(&self.bytes[from..from + len])
     }
 
-    /// Asks for what comes after `offset`, again when half of it is used up.
+    /// Asks for the next pieces of what comes after `offset`.
     fn ask(&mut self, segment: &Segment, offset: u64) {
-        let wanted = (offset + AHEAD_BYTES).min(segment.bytes);
-        let from = self.asked.max(offset);
-        if from + AHEAD_BYTES / 2 <= wanted {
-            segment.file.expect_read(from, wanted - from);
-            self.asked = wanted;
+        let limit = self.limit.unwrap_or(segment.bytes).min(offset + AHEAD_BYTES);
+        for _ in 0..2 {
+            let from = self.asked.max(offset);
+            let to = limit.min(from + ASK_BYTES);
+            if from >= to {
+                return;
+            }
+            segment.file.expect_read(from, to - from);
+            self.asked = to;
         }
     }
 }
