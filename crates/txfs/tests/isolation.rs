@@ -231,7 +231,32 @@ fn reads_are_validated_in_serializable_transactions() {
     let find = |view: &dyn View, _| assert!(view.exists("file").unwrap());
     let list = |view: &dyn View, _| drop(view.read_dir("a").unwrap());
     let list_xattrs = |view: &dyn View, file| drop(view.list_xattrs(file).unwrap());
-    let steps: [Step<'_>; 16] = [
+    // What is learned about the end of a file by a read that gets less than asked for, or by a look for holes: the file
+    // is one page longer now, or much longer.
+    let append_far = |view: &dyn View, file| {
+        let _ = view.write(file, 1 << 20, b"x").unwrap();
+    };
+    let read_into_end =
+        |view: &dyn View, file| assert_eq!(view.read_into(file, 40_000, &mut [0; 4096]).unwrap(), 960);
+    let copy_end = |view: &dyn View, file| {
+        let to = view.resolve("c").and_then(|c| view.make_file(c, b"copy", 0o600, 0, 0)).unwrap().ino;
+        assert_eq!(view.copy_range(file, 40_000, to, 0, 4096).unwrap(), 960);
+    };
+    let read_behind = |view: &dyn View, file| assert!(view.read(file, 50_000, 1).unwrap().is_empty());
+    let read_to_end = |view: &dyn View, file| assert_eq!(view.read(file, 40_000, 960).unwrap().len(), 960);
+    let seek_hole = |view: &dyn View, file| assert_eq!(view.seek_hole(file, 0).unwrap(), 40_960);
+    let seek_behind =
+        |view: &dyn View, file| assert_eq!(view.seek_data(file, 40_960).unwrap_err().errno(), ENXIO);
+    let steps: [Step<'_>; 25] = [
+        (&read_end, &append_far, false),
+        (&read_into_end, &append_far, false),
+        (&copy_end, &append_far, false),
+        (&read_behind, &append_far, false),
+        (&read_to_end, &append_far, true),
+        (&seek_hole, &append_far, false),
+        (&seek_hole, &append, false),
+        (&seek_behind, &append_far, false),
+        (&seek_behind, &append, false),
         (&stat, &chmod, false),
         (&stat, &cut, false),
         (&stat, &remove, false),

@@ -59,13 +59,21 @@ impl Session {
         }
     }
 
+    /// Notes what a read of `len` bytes learns of a file of `size` bytes. Who gets fewer than asked for has learned
+    /// where the file ends: then whatever is written behind the end, however far behind, would have given more.
+    fn note_read(&mut self, ino: Ino, size: u64, offset: u64, len: u64) {
+        let Some(before_last) = len.checked_sub(1) else { return };
+        let wanted_last = offset.saturating_add(before_last);
+        let last = if wanted_last >= size { u64::MAX } else { page_of(wanted_last) };
+        self.note_pages(ino, page_of(offset), last);
+    }
+
     pub(crate) fn read_into(&mut self, ino: Ino, offset: u64, out: &mut [u8]) -> Result<usize> {
         let record = self.file(ino)?;
         if out.is_empty() {
             return Ok(0);
         }
-        let wanted_last = offset.saturating_add(out.len() as u64 - 1);
-        self.note_pages(ino, page_of(offset), page_of(wanted_last));
+        self.note_read(ino, record.size, offset, out.len() as u64);
         if offset >= record.size {
             return Ok(0);
         }
@@ -76,10 +84,7 @@ impl Session {
 
     pub(crate) fn read(&mut self, ino: Ino, offset: u64, len: usize) -> Result<Vec<u8>> {
         let size = self.file(ino)?.size;
-        if len > 0 {
-            let wanted_last = offset.saturating_add(len as u64 - 1);
-            self.note_pages(ino, page_of(offset), page_of(wanted_last));
-        }
+        self.note_read(ino, size, offset, len as u64);
         let len = size.saturating_sub(offset).min(len as u64) as usize;
         let mut out = Vec::new();
         out.try_reserve_exact(len).map_err(|_| Error::Invalid("more bytes than there is memory for"))?;
@@ -320,11 +325,8 @@ impl Session {
         let size = self.file(from)?.size;
         self.file(to)?;
         self.note_exists(to);
-        if len > 0 {
-            // All that was asked for, as a read does: somebody may be writing behind the end.
-            let wanted_last = from_offset.saturating_add(len - 1);
-            self.note_pages(from, page_of(from_offset), page_of(wanted_last));
-        }
+        // All that was asked for, as a read does: somebody may be writing behind the end.
+        self.note_read(from, size, from_offset, len);
         let len = len.min(size.saturating_sub(from_offset));
         let from_end = from_offset.saturating_add(len);
         let to_end = range_end(to_offset, len)?;

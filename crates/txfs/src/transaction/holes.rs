@@ -120,6 +120,7 @@ impl Session {
     pub(crate) fn seek_data(&mut self, ino: Ino, offset: u64) -> Result<u64> {
         let record = self.file(ino)?;
         if offset >= record.size {
+            self.note_pages(ino, page_of(offset), u64::MAX);
             return Err(Error::NoSuchPlace);
         }
         let first = page_of(offset);
@@ -137,13 +138,15 @@ impl Session {
                 visible.is_none()
             })?;
         }
-        self.note_pages(ino, first, found.unwrap_or(last));
+        // Found nothing: anything behind the end would have been found.
+        self.note_pages(ino, first, found.unwrap_or(u64::MAX));
         found.map(|page| offset.max(page * PAGE_BYTES)).ok_or(Error::NoSuchPlace)
     }
 
     pub(crate) fn seek_hole(&mut self, ino: Ino, offset: u64) -> Result<u64> {
         let record = self.file(ino)?;
         if offset >= record.size {
+            self.note_pages(ino, page_of(offset), u64::MAX);
             return Err(Error::NoSuchPlace);
         }
         let first = page_of(offset);
@@ -171,7 +174,8 @@ impl Session {
         while next <= last && data.holds(next) {
             next += 1;
         }
-        self.note_pages(ino, first, next.min(last));
+        // No hole before the end: the end is where it is as long as nobody writes behind it.
+        self.note_pages(ino, first, if next <= last { next } else { u64::MAX });
         Ok(offset.max(next * PAGE_BYTES).min(record.size))
     }
 }
