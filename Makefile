@@ -18,6 +18,9 @@ SIM = "$(CARGO_TARGET_DIR)/simulation/txfs-sim"
 # The simulator's seed and the number of crash states of one campaign.
 SEED   ?= 1
 STATES ?= 1000000
+# How many transactions a checked history has, and how many threads make it.
+TRANSACTIONS ?= 500000
+THREADS      ?= 8
 # Arguments for the benchmark, for example ARGS="--rounds 7" or ARGS="--txfs /mnt/a --ext4 /mnt/b".
 ARGS   ?=
 
@@ -74,6 +77,8 @@ test-sim: ## the simulator: 20,000 crash states, power lost at every write, faul
 	$(SIM) faults --scenarios 200 --seed $(SEED)
 	$(SIM) faults --every-position --scenarios 12 --seed $(SEED)
 	$(SIM) concurrent --scenarios 60 --seed $(SEED)
+	$(SIM) histories --transactions 20000 --seed $(SEED)
+	$(SIM) histories --transactions 20000 --isolation snapshot --seed $(SEED)
 
 .PHONY: sim
 sim: ## replay one simulated run: make sim SEED=42 (PROFILE= and MODE= as a violation says them)
@@ -84,6 +89,12 @@ sim: ## replay one simulated run: make sim SEED=42 (PROFILE= and MODE= as a viol
 sim-campaign: ## the simulator over a million distinct crash states (STATES= SEED=)
 	$(CARGO) build --profile simulation --locked -p txfs-sim
 	$(SIM) campaign --states $(STATES) --seed $(SEED)
+
+.PHONY: histories
+histories: ## isolation: histories of many threads, checked for anomalies (TRANSACTIONS= THREADS= SEED=)
+	$(CARGO) build --profile simulation --locked -p txfs-sim
+	$(SIM) histories --transactions $(TRANSACTIONS) --threads $(THREADS) --seed $(SEED)
+	$(SIM) histories --transactions $(TRANSACTIONS) --threads $(THREADS) --seed $(SEED) --isolation snapshot
 
 .PHONY: broken
 broken: ## engines broken on purpose; the simulator must catch each within a minute

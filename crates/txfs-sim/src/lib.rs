@@ -15,6 +15,8 @@ pub mod every_write;
 pub mod faults;
 pub mod generator;
 pub mod hash;
+pub mod histories;
+pub mod history;
 pub mod images;
 pub mod model;
 pub mod operation;

@@ -3,13 +3,16 @@
 //! Exit status: 0 when all promises were kept (for `broken`: when every broken engine was caught), 1 otherwise,
 //! 2 for wrong arguments.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use txfs::Isolation;
 use txfs_sim::broken;
 use txfs_sim::campaign::{CampaignOptions, CampaignReport, profile_of, run_campaign, run_one};
 use txfs_sim::generator::{PROFILES, Profile, profile};
+use txfs_sim::histories;
 use txfs_sim::session::RunOptions;
 use txfs_sim::violation::Mode;
 
@@ -67,6 +70,25 @@ enum Command {
         #[arg(long)]
         overlap_only: bool,
     },
+    /// Runs random transactions in many threads on one volume, and checks what they saw of each other.
+    Histories {
+        /// Transactions that have to commit.
+        #[arg(long, default_value_t = 100_000)]
+        transactions: u64,
+        /// Clients.
+        #[arg(long, default_value_t = 6)]
+        threads: u32,
+        /// What transactions ask for: serializable, in which there must be no anomaly at all, or snapshot, in which
+        /// write skew has to be found and nothing worse.
+        #[arg(long, default_value = "serializable", value_parser = parse_isolation)]
+        isolation: Isolation,
+        /// Of what the clients do; when they do it is up to the operating system.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// A directory for the volume, which must not exist yet; without one the disk is simulated.
+        #[arg(long)]
+        directory: Option<PathBuf>,
+    },
     /// Runs one scenario again and prints what happens.
     Replay {
         /// Kind of scenario, as the violation says; otherwise the seed decides.
@@ -119,6 +141,14 @@ fn parse_profile(name: &str) -> Result<&'static Profile, String> {
     })
 }
 
+fn parse_isolation(name: &str) -> Result<Isolation, String> {
+    match name {
+        "serializable" => Ok(Isolation::Serializable),
+        "snapshot" => Ok(Isolation::Snapshot),
+        _ => Err("there are serializable and snapshot".to_owned()),
+    }
+}
+
 fn parse_mode(name: &str) -> Result<Mode, String> {
     Mode::named(name).ok_or_else(|| Mode::ALL.map(Mode::name).join(", "))
 }
@@ -146,6 +176,48 @@ fn finish(report: &CampaignReport) -> ExitCode {
     if report.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+/// Prints what came of it; success when it was as promised.
+fn histories(options: &histories::run::Options) -> ExitCode {
+    let summary = match histories::run::run(options) {
+        Ok(summary) => summary,
+        Err(problem) => {
+            println!("histories: {problem}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let (counts, report, (work, checking)) = (summary.counts, &summary.report, summary.took);
+    println!(
+        "histories: {} transactions committed ({} of them changed something), {} aborted, {} calls outside; {:.0}/s \
+         with {} threads",
+        counts.committed,
+        counts.updates,
+        counts.aborted,
+        counts.calls,
+        (counts.committed + counts.calls) as f64 / work.as_secs_f64(),
+        options.threads,
+    );
+    println!(
+        "histories: checked in {:.1} s: {} reads ({} of unknown version), {} edges",
+        checking.as_secs_f64(),
+        report.reads,
+        report.ambiguous,
+        report.edges
+    );
+    if let Some(permitted) = report.permitted.iter().min_by_key(|anomaly| anomaly.transactions.len()) {
+        println!("histories: {} permitted anomalies, for instance {permitted}", report.permitted.len());
+    }
+    match summary.problem(options.isolation) {
+        None => {
+            println!("histories: no anomaly that {:?} isolation excludes", options.isolation);
+            ExitCode::SUCCESS
+        }
+        Some(problem) => {
+            println!("histories: seed {}: {problem}", options.seed);
+            ExitCode::FAILURE
+        }
+    }
+}
+
 fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Campaign { limits, states, engine } => {
@@ -170,6 +242,15 @@ fn main() -> ExitCode {
                 finish(&report);
             }
             outcome
+        }
+        Command::Histories { transactions, threads, isolation, seed, directory } => {
+            histories(&histories::run::Options {
+                transactions,
+                threads: threads.max(1),
+                isolation,
+                seed,
+                directory,
+            })
         }
         Command::Replay { profile, seed, mode, quiet } => {
             let profile = profile.unwrap_or_else(|| profile_of(seed));

@@ -1,6 +1,7 @@
 //! The base view: what everybody sees, each operation a small transaction of its own.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use txfs_engine::Durability;
 
@@ -14,24 +15,44 @@ use crate::types::{Attributes, Ino};
 #[derive(Clone)]
 pub struct BaseView {
     shared: Arc<Shared>,
+    trace: Option<Arc<AtomicU64>>,
 }
 
 impl BaseView {
     pub(crate) fn new(shared: &Arc<Shared>) -> BaseView {
-        BaseView { shared: shared.clone() }
+        BaseView { shared: shared.clone(), trace: None }
+    }
+
+    /// The same view; each of its operations leaves in `trace` the sequence number of the commit that it made, or else
+    /// of the last one that it saw. For checking histories.
+    #[doc(hidden)]
+    pub fn traced(&self, trace: Arc<AtomicU64>) -> BaseView {
+        BaseView { trace: Some(trace), ..self.clone() }
+    }
+
+    fn trace(&self, sequence: u64) {
+        if let Some(trace) = &self.trace {
+            trace.store(sequence, Ordering::Release);
+        }
     }
 
     fn reading<T>(&self, operation: impl FnOnce(&mut Session) -> Result<T>) -> Result<T> {
-        operation(&mut Session::read_only(&self.shared, self.shared.engine.snapshot()))
+        let snapshot = self.shared.engine.snapshot();
+        self.trace(snapshot.sequence());
+        operation(&mut Session::read_only(&self.shared, snapshot))
     }
 
     fn writing<T>(&self, mut operation: impl FnMut(&mut Session) -> Result<T>) -> Result<T> {
         let mut conflicts = 0u32;
         loop {
             let mut session = Session::new(&self.shared, false, None);
+            self.trace(session.snapshot.sequence());
             let result = operation(&mut session)?;
             match session.commit(Durability::Ordered) {
-                Ok(_) => return Ok(result),
+                Ok(changes) => {
+                    self.trace(changes.sequence);
+                    return Ok(result);
+                }
                 Err(Error::Conflict(_)) => {
                     // Somebody else got through, so there is progress; but let the others run.
                     conflicts += 1;
