@@ -6,7 +6,7 @@
 
 use std::panic::AssertUnwindSafe;
 
-use txfs::{Isolation, Transaction, TransactionOptions, Volume};
+use txfs::{Isolation, Savepoint, Transaction, TransactionOptions, Volume};
 use txfs_disk::sim::SimulatedDisk;
 
 use crate::campaign::quietly;
@@ -24,6 +24,7 @@ struct Player<'a> {
     profile: &'static Profile,
     volume: Option<Volume>,
     slots: Vec<Option<Transaction>>,
+    savepoints: Vec<Vec<Savepoint>>,
 }
 
 impl Player<'_> {
@@ -46,7 +47,22 @@ impl Player<'_> {
                 let isolation = if *serializable { Isolation::Serializable } else { Isolation::Snapshot };
                 let options = TransactionOptions { isolation, ..TransactionOptions::default() };
                 self.slots[*slot] = Some(volume.begin_with(options));
+                self.savepoints[*slot].clear();
                 true
+            }
+            Action::Save { slot } => match self.slots[*slot].as_ref().map(Transaction::savepoint) {
+                Some(Ok(savepoint)) => {
+                    self.savepoints[*slot].push(savepoint);
+                    true
+                }
+                _ => false,
+            },
+            Action::RollBack { slot, savepoint } => {
+                self.savepoints[*slot].truncate(savepoint + 1);
+                match (&self.slots[*slot], self.savepoints[*slot].last()) {
+                    (Some(transaction), Some(savepoint)) => transaction.rollback_to(*savepoint).is_ok(),
+                    _ => false,
+                }
             }
             Action::Commit { slot, durability } => {
                 let durability = match durability {
@@ -119,7 +135,8 @@ fn run_cut(runner: &mut Runner, log: &[Logged], history: &History, step: u64) ->
         verify::open(&disk, profile).map_err(|error| runner.violation(place(0), error.to_string()))?;
     disk.power_off_after(step);
     let slots = (0..profile.transactions_max).map(|_| None).collect();
-    let mut player = Player { disk: &disk, profile, volume: Some(volume), slots };
+    let savepoints = vec![Vec::new(); profile.transactions_max];
+    let mut player = Player { disk: &disk, profile, volume: Some(volume), slots, savepoints };
     let (mut oldest, mut newest, mut last) = (0, 0, 0);
     for (index, logged) in log.iter().enumerate() {
         last = index + 1;

@@ -66,6 +66,7 @@ pub use origin::set_caller;
 pub use paths::{Paths, WalkEntry};
 pub use snapshot::SnapshotView;
 pub use transaction::changes::{Change, ChangeKind};
+pub use transaction::savepoint::Savepoint;
 pub use transaction::{CommitReceipt, Transaction};
 pub use txfs_engine::{
     CleanOptions, CleanReport, Durability, EngineError, EngineStat, RecoveryReport, SpaceStat,

@@ -33,6 +33,10 @@ pub enum Action {
     Begin { slot: usize, serializable: bool },
     /// An operation in a transaction.
     Inside { slot: usize, operation: Operation },
+    /// Marks a moment of a transaction.
+    Save { slot: usize },
+    /// Goes back to one of these moments.
+    RollBack { slot: usize, savepoint: usize },
     /// Ends a transaction.
     Commit { slot: usize, durability: Durability },
     /// Drops a transaction.
@@ -59,6 +63,9 @@ pub struct Generator {
     random: Rng,
     profile: &'static Profile,
 }
+
+/// Savepoints of one transaction.
+const SAVEPOINTS_MAX: usize = 4;
 
 /// Picks an index by weight.
 fn weighted(random: &mut Rng, weights: &[u32]) -> usize {
@@ -133,6 +140,15 @@ impl Generator {
             8 => Action::Reopen,
             9 => Action::Retain { ino: self.random.choice(history.current().linked(Kind::File))? },
             10 => Action::Release { ino: self.random.choice(history.retained().iter().copied())? },
+            11 => {
+                let slot = self.filled_slot(slots)?;
+                (slots[slot].as_ref()?.savepoints() < SAVEPOINTS_MAX).then_some(Action::Save { slot })?
+            }
+            12 => {
+                let slot = self.filled_slot(slots)?;
+                let savepoint = self.random.choice(0..slots[slot].as_ref()?.savepoints())?;
+                Action::RollBack { slot, savepoint }
+            }
             _ => Action::Clean { segments_max: self.random.u64(1..4) },
         };
         Some(action)

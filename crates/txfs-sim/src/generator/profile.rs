@@ -60,7 +60,7 @@ impl Profile {
     }
 
     /// In the order of [`super::Action`].
-    pub(super) fn action_weights(&self) -> [u32; 12] {
+    pub(super) fn action_weights(&self) -> [u32; 14] {
         [
             self.base_weight,
             self.commit_weight + 4,
@@ -71,6 +71,8 @@ impl Profile {
             self.checkpoint_weight,
             4,
             self.reopen_weight,
+            2,
+            2,
             2,
             2,
             self.clean_weight,

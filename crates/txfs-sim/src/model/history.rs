@@ -40,6 +40,8 @@ pub struct ModelTransaction {
     serializable: bool,
     /// Names that it has changed.
     touched: BTreeSet<(Ino, Name)>,
+    /// Its view, and how much it had done, at each of its savepoints.
+    savepoints: Vec<(Tree, usize)>,
 }
 
 /// An operation of a transaction, and what came of it.
@@ -106,6 +108,25 @@ impl ModelTransaction {
     /// no trace, so without validated reads nobody can tell what the same operations would do later.
     pub fn changes_again(&self, operation: &Operation) -> bool {
         names_of(operation).any(|(parent, name)| self.touched.contains(&(parent, name.clone())))
+    }
+
+    /// Marks the present moment.
+    pub fn save(&mut self) {
+        self.savepoints.push((self.view.clone(), self.operations.len()));
+    }
+
+    /// Goes back to a savepoint; later ones are gone. What was read in between may still make it conflict.
+    pub fn roll_back(&mut self, savepoint: usize) {
+        self.savepoints.truncate(savepoint + 1);
+        if let Some((view, len)) = self.savepoints.last() {
+            self.view = view.clone();
+            self.operations.truncate(*len);
+        }
+    }
+
+    /// Number of its savepoints.
+    pub fn savepoints(&self) -> usize {
+        self.savepoints.len()
     }
 
     /// Number of operations so far.
@@ -250,6 +271,7 @@ impl History {
             footprint: Footprint::default(),
             serializable,
             touched: BTreeSet::new(),
+            savepoints: Vec::new(),
         }
     }
 

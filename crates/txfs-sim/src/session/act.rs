@@ -19,8 +19,11 @@ impl Session {
                 let isolation = if serializable { Isolation::Serializable } else { Isolation::Snapshot };
                 let options = TransactionOptions { isolation, ..TransactionOptions::default() };
                 self.slots[slot] = Some(self.volume().begin_with(options));
+                self.savepoints[slot].clear();
                 self.model_slots[slot] = Some(self.history.begin(serializable));
             }
+            Action::Save { slot } => self.save(runner, slot)?,
+            Action::RollBack { slot, savepoint } => self.roll_back(runner, slot, savepoint)?,
             Action::Abort { slot } => {
                 if let Some(transaction) = self.slots[slot].take() {
                     transaction.abort();
@@ -150,6 +153,42 @@ impl Session {
             return Err(self.mismatch(runner, operation, (&actual, &expected), message.as_deref()));
         }
         Ok(())
+    }
+
+    fn save(&mut self, runner: &mut Runner, slot: usize) -> Verdict {
+        let (Some(transaction), Some(model)) = (&self.slots[slot], &mut self.model_slots[slot]) else {
+            return Ok(());
+        };
+        match transaction.savepoint() {
+            Ok(savepoint) => {
+                self.savepoints[slot].push(savepoint);
+                model.save();
+                Ok(())
+            }
+            Err(error) => {
+                // Nothing has changed, but sensible programs abort.
+                self.slots[slot] = None;
+                self.model_slots[slot] = None;
+                if self.is_out_of_space(runner, Some(error.errno())) {
+                    return self.after_no_space(runner, "a savepoint");
+                }
+                match self.tolerates(error.errno(), Faulted::Nothing) {
+                    true => Ok(()),
+                    false => Err(self.fail(runner, format!("a savepoint failed: {error}"))),
+                }
+            }
+        }
+    }
+
+    fn roll_back(&mut self, runner: &Runner, slot: usize, savepoint: usize) -> Verdict {
+        let (Some(transaction), Some(model)) = (&self.slots[slot], &mut self.model_slots[slot]) else {
+            return Ok(());
+        };
+        self.savepoints[slot].truncate(savepoint + 1);
+        let Some(savepoint_of_volume) = self.savepoints[slot].last() else { return Ok(()) };
+        let result = transaction.rollback_to(*savepoint_of_volume);
+        model.roll_back(savepoint);
+        result.map_err(|error| self.fail(runner, format!("going back to a savepoint failed: {error}")))
     }
 
     fn commit(&mut self, runner: &mut Runner, slot: usize, durability: Durability) -> Verdict {

@@ -10,7 +10,7 @@ mod space;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use txfs::{CreateOptions, Transaction, Volume};
+use txfs::{CreateOptions, Savepoint, Transaction, Volume};
 use txfs_disk::sim::{SimOptions, SimulatedDisk};
 
 use crate::engine_mode;
@@ -149,6 +149,8 @@ pub(crate) struct Session {
     pub(crate) generator: Generator,
     model_slots: Vec<Option<ModelTransaction>>,
     slots: Vec<Option<Transaction>>,
+    /// Of each slot's transaction, as many as its model has.
+    savepoints: Vec<Vec<Savepoint>>,
     /// Faults are armed: errors of input and output are no violations, but are kept in `faulted`.
     pub(crate) tolerant: bool,
     pub(crate) faulted: Option<Faulted>,
@@ -182,6 +184,7 @@ impl Session {
             generator: Generator::new(derive_seed(seed, 2), profile),
             model_slots: Vec::new(),
             slots: Vec::new(),
+            savepoints: Vec::new(),
             tolerant: false,
             faulted: None,
             space: space::Space::default(),
@@ -207,6 +210,7 @@ impl Session {
         let transactions = runner.profile.transactions_max;
         self.model_slots = vec![None; transactions];
         self.slots = (0..transactions).map(|_| None).collect();
+        self.savepoints = vec![Vec::new(); transactions];
         let volume = verify::open(&self.disk, runner.profile)
             .map_err(|error| self.fail(runner, format!("the volume does not open: {error}")))?;
         self.volume = Some(volume);

@@ -55,6 +55,7 @@ impl Session {
             generator: Generator::new(derive_seed(image.seed, 7), runner.profile),
             model_slots: vec![None; runner.profile.transactions_max],
             slots: (0..runner.profile.transactions_max).map(|_| None).collect(),
+            savepoints: vec![Vec::new(); runner.profile.transactions_max],
             tolerant: false,
             faulted: None,
             space: Space::default(),

@@ -15,6 +15,7 @@ impl Session {
     /// Commits what the session has changed. A session that changed nothing needs no commit: what it read was true at
     /// its snapshot.
     pub(crate) fn commit(mut self, durability: Durability) -> Result<CommitChanges> {
+        self.drop_savepoints(0);
         self.place_before_commit()?;
         let overlay = std::mem::take(&mut self.overlay);
         self.shared.buffered_bytes.fetch_sub(overlay.buffered_bytes, Ordering::Relaxed);

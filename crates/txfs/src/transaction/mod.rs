@@ -1,7 +1,7 @@
 //! Transactions: a snapshot, the changes made on top of it, and the commit.
 //!
 //! [`overlay`] holds the changes as intents; [`session`], [`names`], [`rename`], [`listing`], [`attributes`], [`data`]
-//! and [`holes`] are the operations that make them; [`spill`] keeps their memory bounded; [`plan`] puts them into the form in which [`apply`] carries them out against the state at the
+//! and [`holes`] are the operations that make them; [`savepoint`] undoes some; [`spill`] keeps their memory bounded; [`plan`] puts them into the form in which [`apply`] carries them out against the state at the
 //! time of the [`commit`]; [`explain`] says what a conflict is about; [`changes`] lists them for people.
 //!
 //! # Locking
@@ -23,6 +23,7 @@ mod names_tests;
 pub(crate) mod overlay;
 pub(crate) mod plan;
 pub(crate) mod rename;
+pub(crate) mod savepoint;
 pub(crate) mod session;
 pub(crate) mod spill;
 

@@ -19,7 +19,7 @@ use crate::records::{Bucket, InodeRecord};
 use crate::types::{Ino, Timestamp};
 
 /// All changes of a transaction.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Overlay {
     pub(crate) inodes: BTreeMap<Ino, InodeState>,
     /// Changed directory entries by directory and hash.
@@ -31,7 +31,7 @@ pub(crate) struct Overlay {
 }
 
 /// A changed directory entry.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct NameState {
     /// As the snapshot has it.
     pub(crate) original: Bucket,
@@ -52,7 +52,7 @@ pub(crate) enum TimeIntent {
 }
 
 /// A changed inode.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct InodeState {
     /// As the transaction sees it.
     pub(crate) record: InodeRecord,
@@ -157,7 +157,7 @@ pub(crate) fn add_links(nlink: u32, delta: i64) -> u32 {
 }
 
 /// Changed data of a file.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct FileData {
     /// Whole pages in memory.
     pub(crate) pages: BTreeMap<u64, Arc<[u8]>>,

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use txfs_engine::{Committer, ConflictSet, Extent, Origin, Placed, Read, Snapshot};
 
 use super::overlay::{InodeState, Overlay};
+use super::savepoint::Saved;
 use crate::conflict::{ATTRIBUTE_SPACE, EXISTS, NAME_SPACE, PAGE_SPACE, PARENT, SIZE, XATTR_SPACE};
 use crate::error::{Error, Result};
 use crate::records::{InodeRecord, key};
@@ -33,6 +34,10 @@ pub(crate) struct Session {
     pub(crate) overlay: Overlay,
     /// Keeps what was written ahead of the commit from being reused.
     pub(crate) placed: Option<Placed>,
+    /// In the order in which they were taken.
+    pub(super) savepoints: Vec<Saved>,
+    /// How many have been taken.
+    pub(super) savepoints_taken: u64,
 }
 
 impl Session {
@@ -59,6 +64,8 @@ impl Session {
             reads: ConflictSet::new(),
             overlay: Overlay::default(),
             placed: None,
+            savepoints: Vec::new(),
+            savepoints_taken: 0,
         }
     }
 

@@ -63,7 +63,8 @@ impl Session {
         self.spill_files(|_| true)
     }
 
-    fn spill_files(&mut self, wanted: impl Fn(&InodeState) -> bool) -> Result<()> {
+    /// Writes the buffered pages of these nodes to the log.
+    pub(super) fn spill_files(&mut self, wanted: impl Fn(&InodeState) -> bool) -> Result<()> {
         let inos: Vec<Ino> = self.overlay.inodes.keys().copied().collect();
         let mut batch = Batch::default();
         for ino in inos {
@@ -146,6 +147,7 @@ struct Batch {
 
 impl Drop for Session {
     fn drop(&mut self) {
+        self.drop_savepoints(0);
         let bytes = self.overlay.buffered_bytes;
         if bytes > 0 {
             self.shared.buffered_bytes.fetch_sub(bytes, Ordering::Relaxed);
