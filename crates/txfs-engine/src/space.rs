@@ -304,8 +304,7 @@ impl Shared {
 
     /// How much live data there may be with the space that there is now.
     fn measure_live_bytes_max(&self) -> Result<u64> {
-        let segments =
-            (self.pool.counts().0 as u64).saturating_add(self.pool.creatable(self.reserve_bytes()?)?);
+        let segments = self.pool.possible(self.reserve_bytes()?)?;
         let usable = segments.saturating_sub(RESERVED_SEGMENTS);
         let most = (self.manifest.segment_bytes / 16 * 15).saturating_mul(usable);
         self.live_bytes_max.store(most, Ordering::Relaxed);

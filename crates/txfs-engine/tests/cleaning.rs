@@ -197,7 +197,9 @@ fn writers_faster_than_the_cleaner_leave_it_its_reserve() {
         let disk = sim(seed);
         let format = FormatOptions { size_bytes_max: Some(10 * SEGMENT_BYTES), ..format_options() };
         Engine::create(&disk.as_disk(), &format, &[]).expect("create");
-        let with_threads = EngineOptions { background: true, ..options() };
+        // The cleaner reads through snapshots too: on a busy machine they last longer than the patience of other tests.
+        let reader_patience = EngineOptions::default().reader_patience;
+        let with_threads = EngineOptions { background: true, reader_patience, ..options() };
         let engine = Engine::open(disk.as_disk(), with_threads).expect("open");
         let pages = engine.space().expect("space").total_bytes * 97 / 100 / PAGE_BYTES as u64;
         fill(&engine, pages);

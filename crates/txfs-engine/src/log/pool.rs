@@ -224,6 +224,14 @@ impl SegmentPool {
         Ok(self.host_has_room_for(reserve_bytes)?.min(self.allowed()))
     }
 
+    /// Segments that there can be altogether: those that there are, and as many as the host and the volume's size limit
+    /// have room for. One that is being made is among the latter still, so what is possible does not dip meanwhile.
+    pub(crate) fn possible(&self, reserve_bytes: u64) -> Result<u64> {
+        let all = self.all.read().len() as u64;
+        let room = self.host_has_room_for(reserve_bytes)?;
+        Ok(all + room.min(self.segments_max.saturating_sub(all)))
+    }
+
     /// Segments that the host has room for, with `reserve_bytes` left.
     fn host_has_room_for(&self, reserve_bytes: u64) -> Result<u64> {
         let free = self.disk.free_bytes().map_err(|error| EngineError::io("asking for free space", error))?;
