@@ -5,9 +5,11 @@
 //! `target/release/txfs`). Volumes are made under `$TXFS_WORK` (default /var/tmp).
 
 mod fixture;
+mod mounted;
 mod process;
 
 pub use fixture::{Fixture, txfs_binary, work_directory};
+pub use mounted::{Mounted, monotonic};
 pub use process::{Answer, Background, answer_of, contents, signal, sleep_ms, wait_for};
 
 /// True for root; some tests need to switch users, mount other file systems, or hide devices.
