@@ -416,3 +416,26 @@ fn views_come_and_go() {
     });
     fixture.finish();
 }
+
+/// The kernel answers reads at the end of a file without asking: what it answers is a read all the same.
+#[test]
+fn where_a_file_ends_is_read_on_a_mount_too() {
+    let Some(fixture) = Fixture::new() else { return };
+    for (round, content) in ["", "x", &"y".repeat(4096), &"z".repeat(8192)].into_iter().enumerate() {
+        let name = |which: &str| format!("{which}-{round}");
+        let append = |path: &std::path::Path| {
+            OpenOptions::new().append(true).open(path).unwrap().write_all(b"more").unwrap();
+        };
+        write(&fixture.path(&name("one")), content);
+        write(&fixture.path(&name("two")), content);
+        // Write skew: each reads the file that the other one makes longer.
+        let (first, second) = (fixture.begin(), fixture.begin());
+        assert_eq!(read(&first.path(&name("one"))), content);
+        assert_eq!(read(&second.path(&name("two"))), content);
+        append(&first.path(&name("two")));
+        append(&second.path(&name("one")));
+        first.commit();
+        assert!(matches!(second.try_commit(), CommitOutcome::Conflicted(_)), "{} bytes", content.len());
+    }
+    fixture.finish();
+}
