@@ -112,6 +112,7 @@ Examples:
   txfs mount ~/volume ~/files
   txfs mount -f ~/volume ~/files          stay in the foreground, log to standard error
   txfs mount --allow-other /srv/v /data   other users may use it too
+  txfs mount -o policy=eager /srv/v /data of two transactions the first to write wins, not the first to commit
 
 In /etc/fstab, with mount.txfs installed as a link to txfs:
   /srv/v  /data  txfs  allow_other,nofail  0  0")]
@@ -125,7 +126,7 @@ pub struct Mount {
     /// Stay in the foreground and log to standard error
     #[arg(short, long)]
     pub foreground: bool,
-    /// Options, separated by commas: allow_other, ro, nosuid, nodev, noexec, noatime, threads=N ...
+    /// Options, separated by commas: allow_other, ro, nosuid, nodev, noexec, noatime, threads=N, policy=eager ...
     #[arg(short, value_name = "OPTIONS", value_delimiter = ',')]
     pub options: Vec<String>,
     /// Let other users use the mount (their permissions are checked)
@@ -167,10 +168,14 @@ Examples:
   txfs run --dry-run -- ./cleanup.sh             what would it change?
   txfs run --review -- sed -i s/old/new/ *.conf  look at the diff, then decide
   txfs run --retries 5 -- ./count.sh             again when it conflicts
+  txfs run --on-conflict retry -- ./import.sh    again and again; the oldest wins in the end
+  txfs run --isolation snapshot -- ./report.sh   what it only read may change meanwhile
+  txfs run --policy eager -- ./long.sh           fail at the write that somebody else was first with
   txfs run --volume ~/volume --at /mnt -- git -C /mnt gc   a private mount
 
 Exit codes: the command's own, and
-   75  it succeeded, but conflicts with another transaction (after all retries)
+   75  it conflicts with another transaction (after all retries); where that was found out while the command ran,
+       its next operation on the mount has failed with ECANCELED
   125  txfs itself failed, or the review was declined
   126  the command could not be executed
   127  the command was not found
@@ -179,7 +184,8 @@ Only after 0 is anything changed.
 
 --json writes one line of JSON when all is done, to FILE, or to standard error as its last line, because standard
 output belongs to the command: outcome (committed, unchanged, aborted, conflict, declined, dry-run, failed, unknown),
-exit_code, sequence, changes, attempts, duration_ms, conflicts (each with kind, access, path and other: the commit,\nits time, process and command), more_conflicts, error."
+exit_code, sequence, changes, attempts, duration_ms, conflicts (each with kind, access, path and other: state, the commit,
+its time, process and command), more_conflicts, error."
 )]
 pub struct Run {
     /// The TxFS mount to use; by default the one that holds the current directory
@@ -200,9 +206,15 @@ pub struct Run {
     /// Run the command again, up to N times, when it conflicts
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub retries: u32,
+    /// What to do about a conflict; by default abort, or with --retries retry
+    #[arg(long, value_enum)]
+    pub on_conflict: Option<OnConflict>,
     /// What a conflict is
     #[arg(long, value_enum, default_value_t)]
     pub isolation: Isolation,
+    /// When it is one; by default as the volume was mounted
+    #[arg(long, value_enum)]
+    pub policy: Option<Policy>,
     /// When the commit is safe from a power cut
     #[arg(long, value_enum, default_value_t)]
     pub durability: Durability,
@@ -225,6 +237,24 @@ pub enum Isolation {
     Serializable,
     /// Only writes are compared
     Snapshot,
+}
+
+/// When a conflict between two transactions is one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Policy {
+    /// The first to commit wins
+    FirstCommitter,
+    /// Of two eager transactions the first to write wins
+    Eager,
+}
+
+/// What is done about a conflict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OnConflict {
+    /// Change nothing, exit with 75
+    Abort,
+    /// Run the command again, --retries times or 10 times
+    Retry,
 }
 
 /// Durability classes.

@@ -377,7 +377,9 @@ fn snapshot_isolation_does_not_mind_what_was_only_read() {
             wait_until("it has read", || sandbox.path("home/ready").exists());
             sandbox.sh("echo 2 > read").expect(0);
             fs::write(sandbox.path("home/go"), "").unwrap();
-            assert_eq!(running.wait().expect(code).stdout, "1\n", "not one snapshot");
+            // Unless it is told that it is doomed, it goes on seeing one snapshot.
+            let seen = running.wait().expect(code).stdout;
+            assert!(seen == "1\n" || code == 75 && seen.is_empty(), "not one snapshot: {seen:?}");
             assert_eq!(sandbox.read("cat read written"), "2\n1\n");
         }
     }

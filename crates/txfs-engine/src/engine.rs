@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use txfs_disk::{Disk, LockGuard};
 
 use crate::background::Background;
@@ -59,6 +59,8 @@ pub(crate) struct Shared {
     /// The last commit that is in the state and in the history. Changed in the critical section only, and looked at by
     /// every operation of a transaction.
     pub(crate) published: AtomicU64,
+    /// A claim has ended; goes with the sequencer's lock.
+    pub(crate) claims_ended: Condvar,
     /// Its lock is a leaf.
     pub(crate) history: Mutex<ConflictHistory>,
     pub(crate) sequencer: Mutex<Sequencer>,
@@ -159,18 +161,22 @@ impl Engine {
         let prepared = Prepared::new(commit.prepared)?;
         let own = Some(commit.snapshot);
         let data = std::mem::take(&mut commit.data);
+        let age = by.age;
         let candidate = Candidate::new(&commit, by);
         let (receipt, record, queued) = if data_len > inline_max || prepared.is_large() {
             let pieces: Vec<Piece<'_>> = data.iter().map(Piece::from).collect();
             let placed = self.place_ahead(own, true, &pieces)?;
-            shared.with_space(own, true, || {
-                shared.sequence(&candidate, &prepared, Purpose::Metadata, &[], &[], placed.extents())
+            shared.giving_way(age, || {
+                shared.with_space(own, true, || {
+                    shared.sequence(&candidate, &prepared, Purpose::Metadata, &[], &[], placed.extents())
+                })
             })?
         } else {
             let described = describe(&data)?;
             if commit.durability == Durability::Deferred
-                && let Some(receipt) =
-                    shared.with_space(own, true, || shared.defer(&candidate, &prepared, &data, &described))?
+                && let Some(receipt) = shared.giving_way(age, || {
+                    shared.with_space(own, true, || shared.defer(&candidate, &prepared, &data, &described))
+                })?
             {
                 shared.counters.commits.fetch_add(1, Ordering::Relaxed);
                 shared.counters.data_bytes.fetch_add(data_len as u64, Ordering::Relaxed);
@@ -178,8 +184,10 @@ impl Engine {
                 return Ok(receipt);
             }
             let purpose = if data.is_empty() { Purpose::Metadata } else { Purpose::Data };
-            shared.with_space(own, true, || {
-                shared.sequence(&candidate, &prepared, purpose, &data, &described, &[])
+            shared.giving_way(age, || {
+                shared.with_space(own, true, || {
+                    shared.sequence(&candidate, &prepared, purpose, &data, &described, &[])
+                })
             })?
         };
         shared.counters.commits.fetch_add(1, Ordering::Relaxed);
@@ -222,6 +230,11 @@ impl Engine {
         report: &mut ConflictReport,
     ) {
         self.shared.history.lock().overtaken(ranges, written, snapshot, report);
+    }
+
+    /// Counts a conflict that was found before a commit.
+    pub fn count_conflict(&self) {
+        self.shared.counters.conflicts.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Returns once everything committed so far is on stable storage.

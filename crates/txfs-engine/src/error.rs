@@ -4,6 +4,7 @@ use std::io;
 
 use crate::format::FormatError;
 use crate::index::IndexError;
+use crate::txn::claims::ClaimKind;
 use crate::txn::conflict::ConflictRange;
 use crate::txn::origin::Origin;
 
@@ -44,6 +45,13 @@ pub enum Opponent {
         /// Who made it.
         origin: Origin,
     },
+    /// Somebody who has not, and who has claimed it.
+    Claim {
+        /// What that means.
+        kind: ClaimKind,
+        /// Who it is.
+        origin: Origin,
+    },
 }
 
 impl Clash {
@@ -51,6 +59,7 @@ impl Clash {
     pub fn sequence(&self) -> Option<u64> {
         match self.with {
             Opponent::Commit { sequence, .. } => Some(sequence),
+            Opponent::Claim { .. } => None,
         }
     }
 }
@@ -61,13 +70,25 @@ impl ConflictReport {
         self.clashes.is_empty()
     }
 
+    /// True when waiting may help: nothing in particular is in the way.
+    pub(crate) fn is_about_everything(&self) -> bool {
+        let general =
+            |clash: &Clash| matches!(clash.with, Opponent::Claim { kind: ClaimKind::Everything, .. });
+        !self.is_empty() && self.clashes.iter().all(general)
+    }
+
     pub(crate) fn is_full(&self) -> bool {
         self.more >= COUNTED_MAX
     }
 
-    /// Adds one, unless the same range is there already: what was written has often been read as well.
+    /// Adds one, unless its range is there already.
+    pub fn add(&mut self, range: ConflictRange, written: bool, with: &Opponent) {
+        self.add_with(range, written, || with.clone());
+    }
+
+    /// Adds one, unless its range is there already: what was written has often been read as well.
     pub(crate) fn add_with(&mut self, range: ConflictRange, written: bool, with: impl FnOnce() -> Opponent) {
-        if self.clashes.iter().any(|clash| clash.range == range) {
+        if self.clashes.iter().any(|clash| clash.range.covers(&range)) {
             return;
         }
         match self.clashes.len() < LISTED_MAX {
@@ -224,6 +245,6 @@ impl EngineError {
 fn opponents(report: &ConflictReport) -> String {
     match report.clashes.first().map(|clash| &clash.with) {
         Some(Opponent::Commit { sequence, .. }) => format!("commit {sequence}"),
-        None => "another transaction".into(),
+        Some(Opponent::Claim { .. }) | None => "another transaction".into(),
     }
 }

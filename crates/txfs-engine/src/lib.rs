@@ -44,6 +44,6 @@ pub use space::SpaceStat;
 pub use stat::EngineStat;
 pub use txn::commit::Apply;
 pub use txn::{
-    Applied, Chunk, Commit, CommitNote, Committer, ConflictRange, ConflictSet, Durability, ExtentKey, Origin,
-    Piece, Placed, Receipt, Snapshot, TransactionOrigin,
+    Applied, Chunk, ClaimHolder, ClaimKind, Commit, CommitNote, Committer, ConflictRange, ConflictSet,
+    Durability, ExtentKey, Origin, Piece, Placed, Receipt, Snapshot, TransactionOrigin,
 };

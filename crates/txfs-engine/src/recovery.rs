@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Instant;
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use txfs_disk::{Disk, LockOutcome};
 
 use crate::checkpoint::Checkpoints;
@@ -27,6 +27,7 @@ use crate::manifest_file;
 use crate::options::{EngineOptions, FormatOptions, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
 use crate::replay::Replay;
 use crate::sequencer::{LiveBytes, Sequencer};
+use crate::txn::claims::ClaimTable;
 use crate::txn::deferred::{DeferredData, Group};
 use crate::txn::history::ConflictHistory;
 use crate::txn::registry::SnapshotRegistry;
@@ -168,6 +169,7 @@ impl Engine {
         let sequencer = Sequencer {
             sequence: replayed.sequence,
             appender,
+            claims: ClaimTable::default(),
             live: replayed.live,
             epoch: manifest.epoch,
             group: Group::new(),
@@ -191,6 +193,7 @@ impl Engine {
             recovery: replayed.report,
             published: AtomicU64::new(state.sequence),
             state: Published::new(state),
+            claims_ended: Condvar::new(),
             history: Mutex::new(ConflictHistory::default()),
             sequencer: Mutex::new(sequencer),
             registry: Arc::new(SnapshotRegistry::default()),

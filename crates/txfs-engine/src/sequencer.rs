@@ -11,6 +11,7 @@ use crate::format::{CheckpointRecord, EXTENT_KEY_TAG, Extent, Mutation};
 use crate::index::{IndexView, Read};
 use crate::log::Appender;
 use crate::log::appender::Tail;
+use crate::txn::claims::ClaimTable;
 use crate::txn::deferred::{DEFERRED_SEGMENT, Group};
 
 /// The state under the sequencing lock.
@@ -18,6 +19,8 @@ use crate::txn::deferred::{DEFERRED_SEGMENT, Group};
 pub(crate) struct Sequencer {
     pub(crate) sequence: u64,
     pub(crate) appender: Appender,
+    /// What open transactions have claimed.
+    pub(crate) claims: ClaimTable,
     pub(crate) live: LiveBytes,
     pub(crate) epoch: u64,
     /// Deferred commits that are not in the log yet.

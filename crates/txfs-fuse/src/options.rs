@@ -13,6 +13,8 @@ pub struct MountOptions {
     pub allow_devices: bool,
     /// Allow programs to be run.
     pub allow_exec: bool,
+    /// When a conflict is one, for transactions that do not say it themselves.
+    pub policy: txfs::Policy,
     /// How many threads serve requests; also how many `fsync`s can share a flush.
     pub threads: usize,
 }
@@ -25,6 +27,7 @@ impl Default for MountOptions {
             allow_suid: false,
             allow_devices: false,
             allow_exec: true,
+            policy: txfs::Policy::default(),
             threads: 8,
         }
     }

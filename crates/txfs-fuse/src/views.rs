@@ -15,7 +15,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
-use txfs::{BaseView, Ino, Transaction, TransactionOptions, View, Volume};
+use txfs::{BaseView, Ino, Transaction, View, Volume};
 
 /// Who began a transaction.
 #[derive(Clone, Debug)]
@@ -128,9 +128,8 @@ impl Views {
         open.by_index.get(open.by_name.get(name)?).cloned()
     }
 
-    /// Begins a transaction and opens its view; `None` when there are too many.
-    pub(crate) fn begin(&self, options: TransactionOptions, beginner: Beginner) -> Option<Arc<MountView>> {
-        let transaction = self.volume.begin_with(options);
+    /// Opens the view of a transaction that has begun; `None` when there are too many.
+    pub(crate) fn open(&self, transaction: Transaction, beginner: Beginner) -> Option<Arc<MountView>> {
         let id = transaction.id();
         let secret = self.random.hash_one((id, beginner.pid, Instant::now()));
         let name = format!("{id}-{secret:016x}").into_bytes();

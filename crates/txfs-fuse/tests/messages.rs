@@ -57,11 +57,12 @@ fn opening_never_costs_a_message_again() {
 fn a_new_small_file_costs_five_messages() {
     let Some(fixture) = Fixture::new() else { return };
     let open = fixture.begin();
-    for root in [&fixture.root, &open.view] {
-        write(&root.join("warm"), "up");
+    // Each its own names: the transaction is to have no conflict.
+    for (root, own) in [(&fixture.root, "base"), (&open.view, "view")] {
+        write(&root.join(format!("{own}-warm")), "up");
         let before = fixture.messages(&[]);
         for i in 0..100 {
-            write(&root.join(format!("file-{i}")), "content");
+            write(&root.join(format!("{own}-{i}")), "content");
         }
         let messages = fixture.messages(&[]) - before;
         // LOOKUP, CREATE, GETXATTR (whether the file has capabilities that a write takes away), WRITE, and GETATTR
@@ -111,8 +112,8 @@ fn writing_asks_for_no_attributes() {
 fn removing_and_renaming_cost_what_the_kernel_asks_for() {
     let Some(fixture) = Fixture::new() else { return };
     let open = fixture.begin();
-    for root in [&fixture.root, &open.view] {
-        let name = |what: &str, i: usize| root.join(format!("{what}-{i}"));
+    for (root, own) in [(&fixture.root, "base"), (&open.view, "view")] {
+        let name = |what: &str, i: usize| root.join(format!("{own}-{what}-{i}"));
         for i in 0..100 {
             write(&name("file", i), "content");
         }

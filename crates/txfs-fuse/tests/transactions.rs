@@ -15,7 +15,9 @@ fn nobody_sees_a_transaction_before_its_commit() {
     write(&fixture.path("old"), "old");
     let one = fixture.begin();
     let two = fixture.begin();
+    let three = fixture.begin();
     write(&one.path("one"), "1");
+    assert_eq!(names(&three.view), ["old"]);
     write(&one.path("old"), "changed by one");
     write(&two.path("two"), "2");
     fs::remove_file(two.path("old")).unwrap();
@@ -32,8 +34,14 @@ fn nobody_sees_a_transaction_before_its_commit() {
     one.commit();
     assert_eq!(names(&fixture.root), ["old", "one"]);
     assert_eq!(read(&fixture.path("old")), "changed by one");
-    assert_eq!(names(&two.view), ["two"], "a snapshot stays as it is");
+    assert_eq!(names(&three.view), ["old"], "a snapshot stays as it is");
+    assert_eq!(read(&three.path("old")), "old");
+    // The one has removed what has changed. The other has listed what has, and is doomed once it changes something.
+    let doomed = |error: std::io::Error| assert_eq!(error.raw_os_error(), Some(125), "{error}");
+    doomed(fs::write(two.path("more"), "more").unwrap_err());
+    doomed(fs::write(three.path("more"), "more").unwrap_err());
     two.abort();
+    three.abort();
     assert_eq!(names(&fixture.root), ["old", "one"]);
     fixture.finish();
 }

@@ -81,17 +81,13 @@ impl Client {
 
     /// Starts a transaction.
     pub fn begin(&mut self, isolation: Isolation, label: &str) -> Result<Begun, ProtocolError> {
-        self.begin_for(isolation, label, "")
+        let (label, command) = (label.to_owned(), String::new());
+        self.begin_as(Request::Begin { isolation, label, command, policy: None, retry: false })
     }
 
-    /// Starts a transaction in which a command is to run.
-    pub fn begin_for(
-        &mut self,
-        isolation: Isolation,
-        label: &str,
-        command: &str,
-    ) -> Result<Begun, ProtocolError> {
-        match self.call(&Request::Begin { isolation, label: label.into(), command: command.into() })? {
+    /// Starts a transaction as a `Request::Begin` says.
+    pub fn begin_as(&mut self, request: Request) -> Result<Begun, ProtocolError> {
+        match self.call(&request)? {
             Response::Begun(begun) => Ok(begun),
             _ => Err(ProtocolError::Unexpected { request: "begin" }),
         }
@@ -134,6 +130,7 @@ impl Client {
                         return Ok(all);
                     }
                 }
+                Response::Conflicted(report) => return Err(ProtocolError::Conflict(Box::new(report))),
                 _ => return Err(ProtocolError::Unexpected { request: "changes" }),
             }
         }

@@ -65,13 +65,29 @@ pub enum Access {
     Write,
 }
 
+/// What the other one has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OtherState {
+    /// It has committed.
+    #[default]
+    Committed,
+    /// It is open, has written it, and is eager.
+    Writing,
+    /// It is open, older, and was refused several times.
+    Elder,
+}
+
 /// Whom a transaction has met; what is not known is left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Other {
+    /// What it has done so far.
+    #[serde(default)]
+    pub state: OtherState,
     /// The number of its commit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequence: Option<u64>,
-    /// When it committed, as in RFC 3339.
+    /// When it committed, or when it began where it is open, as in RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<String>,
     /// The number of the transaction; none for a call outside of transactions.

@@ -49,6 +49,9 @@ pub enum ProtocolError {
     /// Reading or writing the socket failed.
     #[error("talking to the volume's owner failed: {0}")]
     Io(#[from] io::Error),
+    /// The transaction is doomed.
+    #[error("the transaction conflicts with another one: {}", .0.message)]
+    Conflict(Box<crate::ConflictReport>),
     /// The owner refused the request.
     #[error("{message}")]
     Remote {
@@ -73,6 +76,7 @@ impl ProtocolError {
             ProtocolError::Io(error) => {
                 error.raw_os_error().unwrap_or_else(|| rustix::io::Errno::IO.raw_os_error())
             }
+            ProtocolError::Conflict(_) => rustix::io::Errno::CANCELED.raw_os_error(),
             ProtocolError::Remote { errno, .. } => *errno,
         }
     }

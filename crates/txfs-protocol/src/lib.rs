@@ -15,11 +15,11 @@ pub mod mounts;
 
 pub use bytes::PathText;
 pub use client::{Client, CommitOutcome, connect_socket, is_accepting, socket_directory};
-pub use conflict::{Access, Conflict, ConflictKind, ConflictReport, Other};
+pub use conflict::{Access, Conflict, ConflictKind, ConflictReport, Other, OtherState};
 pub use error::ProtocolError;
 pub use frame::{FRAME_BYTES_MAX, read_frame, write_frame};
 pub use message::{
-    Begun, Change, ChangeKind, Cleaned, Durability, Isolation, OpenTransaction, Request, Response,
+    Begun, Change, ChangeKind, Cleaned, Durability, Isolation, OpenTransaction, Policy, Request, Response,
     TransactionStatus, Welcome,
 };
 

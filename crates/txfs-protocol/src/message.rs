@@ -28,6 +28,13 @@ pub enum Request {
         /// The command that it runs, shown there as well; may be empty.
         #[serde(default)]
         command: String,
+        /// When a conflict is one; by default as the volume was mounted.
+        #[serde(default)]
+        policy: Option<Policy>,
+        /// It is the same once more as the transaction before on this connection, which conflicted: it counts as old as
+        /// that one was, and wins in the end.
+        #[serde(default)]
+        retry: bool,
     },
     /// Commits it; answered by `Committed` or `Conflicted`. Either way the connection has no transaction afterwards.
     Commit {
@@ -98,7 +105,8 @@ pub enum Response {
         /// The commit's place in the volume's order.
         sequence: u64,
     },
-    /// To `Commit`: another commit was first; nothing of this transaction is left.
+    /// To `Commit`, and to `Changes` of a transaction that is doomed: another commit was first. After a commit nothing of
+    /// this transaction is left.
     Conflicted(ConflictReport),
     /// To `Abort`.
     Aborted,
@@ -185,6 +193,17 @@ pub enum Isolation {
     Snapshot,
 }
 
+/// When a conflict between two transactions is one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Policy {
+    /// The first to commit wins.
+    #[default]
+    FirstCommitter,
+    /// Of two eager transactions the first to write wins.
+    Eager,
+}
+
 /// When a commit counts as done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -207,6 +226,9 @@ pub struct TransactionStatus {
     pub age_ms: u64,
     /// How much changed data it holds.
     pub dirty_bytes: u64,
+    /// Why one of its operations has failed, and why all that follow will.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conflict: Option<ConflictReport>,
 }
 
 /// One line of `txfs tx list`.

@@ -45,7 +45,7 @@ impl BaseView {
     fn writing<T>(&self, mut operation: impl FnMut(&mut Session) -> Result<T>) -> Result<T> {
         let mut conflicts = 0u32;
         loop {
-            let mut session = Session::new(&self.shared, false, None);
+            let mut session = Session::new(&self.shared);
             self.trace(session.snapshot.sequence());
             let result = operation(&mut session)?;
             match session.commit(Durability::Ordered) {

@@ -58,12 +58,26 @@ pub enum Access {
     Written,
 }
 
+/// What the other one has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OtherState {
+    /// It has committed.
+    #[default]
+    Committed,
+    /// It has written it, has not committed yet, and is eager, as this transaction is.
+    Writing,
+    /// It has not committed yet, and others have to give way: it is older and was refused several times.
+    Elder,
+}
+
 /// Whom a transaction has met.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Other {
+    /// What it has done.
+    pub state: OtherState,
     /// The number of its commit.
     pub sequence: Option<u64>,
-    /// When it committed.
+    /// When it committed; where it has not, when it began.
     pub time: Option<Timestamp>,
     /// The number of the transaction; none for a call outside of transactions.
     pub transaction: Option<u64>,
@@ -162,9 +176,11 @@ impl fmt::Display for ConflictKind {
 
 impl fmt::Display for Other {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.sequence {
-            Some(sequence) => write!(formatter, "changed by commit {sequence}")?,
-            None => write!(formatter, "changed by another commit")?,
+        match (self.state, self.sequence) {
+            (OtherState::Committed, Some(sequence)) => write!(formatter, "changed by commit {sequence}")?,
+            (OtherState::Committed, None) => write!(formatter, "changed by another commit")?,
+            (OtherState::Writing, _) => write!(formatter, "being written by an open transaction, begun")?,
+            (OtherState::Elder, _) => write!(formatter, "kept for an older transaction, begun")?,
         }
         if let Some(time) = self.time {
             write!(formatter, " at {time}")?;

@@ -37,6 +37,7 @@
 //! Permissions are stored but not enforced: the kernel does that on a mount, and an embedding process owns its
 //! volume anyway.
 
+mod attempts;
 mod base;
 mod check;
 mod conflict;
@@ -55,13 +56,14 @@ mod types;
 mod view;
 mod volume;
 
+pub use attempts::Attempts;
 pub use base::BaseView;
 pub use check::{Problem, ProblemKind, VolumeCheck};
-pub use conflict::{Access, Conflict, ConflictKind, ConflictReport, Other};
+pub use conflict::{Access, Conflict, ConflictKind, ConflictReport, Other, OtherState};
 pub use error::{Error, Result};
 pub use file::{File, FileOptions};
 pub use observe::{CommitChanges, CommitObserver};
-pub use options::{Clock, CreateOptions, Isolation, OpenOptions, TransactionOptions};
+pub use options::{Clock, CreateOptions, Isolation, OpenOptions, Policy, TransactionOptions};
 pub use origin::set_caller;
 pub use paths::{Paths, WalkEntry};
 pub use snapshot::SnapshotView;

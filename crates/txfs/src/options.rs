@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use txfs_engine::{Origin, TransactionOrigin};
+
 use crate::types::Timestamp;
 
 /// What a transaction is isolated from.
@@ -15,17 +17,40 @@ pub enum Isolation {
     Snapshot,
 }
 
+/// When a conflict between two transactions is one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Policy {
+    /// Both may go on until one of them commits: that one wins, and the other one fails at its next operation.
+    #[default]
+    FirstCommitter,
+    /// Between two eager transactions that write the same, the one that writes second fails when it does, whether the
+    /// first one commits later on or not. Against everybody else as above.
+    Eager,
+}
+
 /// How to begin a transaction.
 #[derive(Clone, Debug, Default)]
 pub struct TransactionOptions {
     /// What it is isolated from.
     pub isolation: Isolation,
+    /// When a conflict is one; by default what the volume was opened with.
+    pub policy: Option<Policy>,
     /// What it is for, in a few words for people: conflict reports, logs and status lists show them.
     pub label: String,
     /// The process that it is made for; this one by default. For the conflict reports of others.
     pub process: Option<u32>,
     /// The command that it is made for; by default that of the process.
     pub command: Option<String>,
+}
+
+impl TransactionOptions {
+    /// Whom others are told about, for the transaction with this number that begins now.
+    pub(crate) fn origin(&self, number: u64, now: Timestamp) -> Origin {
+        let process = self.process.unwrap_or_else(crate::origin::caller);
+        let (command, label) = (self.command.clone().unwrap_or_default(), self.label.clone());
+        let transaction = Some(Arc::new(TransactionOrigin { number, command, label }));
+        Origin { process, time: (now.seconds, now.nanoseconds), transaction }
+    }
 }
 
 /// Where a volume takes its time from.
@@ -88,6 +113,8 @@ pub struct CreateOptions {
 pub struct OpenOptions {
     /// Where timestamps come from.
     pub clock: Clock,
+    /// When a conflict is one, for transactions that do not say it themselves.
+    pub policy: Policy,
     /// A transaction with more unwritten data than this writes it early, outside of the commit.
     pub transaction_memory_bytes: usize,
     /// All transactions together; above it, whoever writes next writes its data early.
@@ -124,6 +151,7 @@ impl Default for OpenOptions {
     fn default() -> OpenOptions {
         OpenOptions {
             clock: Clock::default(),
+            policy: Policy::default(),
             transaction_memory_bytes: 64 << 20,
             volume_memory_bytes: 256 << 20,
             background: true,

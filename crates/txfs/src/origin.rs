@@ -5,11 +5,10 @@
 
 use std::cell::Cell;
 use std::fs;
-use std::sync::Arc;
 
-use txfs_engine::{Origin, TransactionOrigin};
+use txfs_engine::{ClaimKind, Opponent};
 
-use crate::conflict::Other;
+use crate::conflict::{Other, OtherState};
 use crate::types::Timestamp;
 
 /// Stands for this process, as long as nobody has asked for its number.
@@ -40,14 +39,22 @@ pub(crate) fn caller() -> u32 {
 /// How many bytes of a command line a report keeps.
 const COMMAND_BYTES_MAX: usize = 1000;
 
-/// The words for an origin. `now` tells how long ago the commit was.
-pub(crate) fn describe(sequence: Option<u64>, origin: &Origin, now: Timestamp) -> Other {
+/// The words for an opponent. `now` tells how long ago the commit was.
+pub(crate) fn describe(opponent: &Opponent, now: Timestamp) -> Other {
+    let (state, sequence, origin) = match opponent {
+        Opponent::Commit { sequence, origin } => (OtherState::Committed, Some(*sequence), origin),
+        Opponent::Claim { kind: ClaimKind::Eager, origin } => (OtherState::Writing, None, origin),
+        Opponent::Claim { kind: ClaimKind::Elder | ClaimKind::Everything, origin } => {
+            (OtherState::Elder, None, origin)
+        }
+    };
     let time = (origin.time != (0, 0)).then(|| Timestamp::new(origin.time.0, origin.time.1));
     let transaction = origin.transaction.as_deref();
     let process = (origin.process != 0).then_some(origin.process);
     let known = transaction.map(|transaction| transaction.command.clone()).filter(|known| !known.is_empty());
     let age = time.map_or(0, |time| now.seconds.saturating_sub(time.seconds));
     Other {
+        state,
         sequence,
         time,
         transaction: transaction.map(|transaction| transaction.number),
@@ -83,12 +90,6 @@ fn running_for(process: u32) -> Option<i64> {
     let uptime = fs::read_to_string("/proc/uptime").ok()?;
     let uptime: f64 = uptime.split_ascii_whitespace().next()?.parse().ok()?;
     Some(uptime as i64 - (started / TICKS_PER_SECOND) as i64)
-}
-
-/// The origin of a transaction.
-pub(crate) fn of_transaction(number: u64, process: u32, command: String, label: String) -> Origin {
-    let transaction = TransactionOrigin { number, command, label };
-    Origin { process, time: (0, 0), transaction: Some(Arc::new(transaction)) }
 }
 
 #[cfg(test)]

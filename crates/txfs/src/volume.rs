@@ -13,6 +13,7 @@ use txfs_engine::{
     Read,
 };
 
+use crate::attempts::Attempts;
 use crate::base::BaseView;
 use crate::check::VolumeCheck;
 use crate::error::Result;
@@ -173,7 +174,7 @@ impl Volume {
     }
 
     /// Runs `work` in a serializable transaction and commits it; on a conflict runs it again, up to `attempts` times in
-    /// all. Any other error aborts the transaction and is returned.
+    /// all, with pauses that grow, and with ever stronger claims: see [`Attempts`]. Any other error aborts the transaction and is returned.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -200,19 +201,25 @@ impl Volume {
         durability: Durability,
         mut work: impl FnMut(&Transaction) -> Result<T>,
     ) -> Result<T> {
-        let mut attempt = 1;
+        let mut attempt = self.attempts(TransactionOptions::default());
         loop {
-            let tx = self.begin();
+            let tx = attempt.begin();
             let error = match work(&tx).and_then(|value| tx.commit(durability).map(|_| value)) {
                 Ok(value) => return Ok(value),
                 Err(error) => error,
             };
-            if !error.is_conflict() || attempt >= attempts {
+            if !error.is_conflict() || attempt.count() >= attempts {
                 return Err(error);
             }
-            attempt += 1;
-            std::thread::yield_now();
+            drop(tx);
+            std::thread::sleep(attempt.pause());
         }
+    }
+
+    /// For transactions that are run again until one of them commits, as [`Volume::transact`] does: the oldest wins in the
+    /// end.
+    pub fn attempts(&self, options: TransactionOptions) -> Attempts {
+        Attempts::new(&self.shared, options)
     }
 
     /// The current state; each operation is a small ordered transaction of its own, repeated on conflict.

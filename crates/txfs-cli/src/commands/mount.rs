@@ -65,6 +65,8 @@ fn set_option(options: &mut MountOptions, option: &str) -> Result<(), Error> {
         // Reading never changes a time here.
         "noatime" | "nodiratime" | "relatime" | "norelatime" | "strictatime" | "nostrictatime" | "atime"
         | "diratime" => {}
+        "policy=eager" => options.policy = txfs::Policy::Eager,
+        "policy=first-committer" => options.policy = txfs::Policy::FirstCommitter,
         _ => match option.strip_prefix("threads=") {
             Some(number) => {
                 options.threads =
@@ -75,7 +77,7 @@ fn set_option(options: &mut MountOptions, option: &str) -> Result<(), Error> {
             None => {
                 return Err(Error::Usage(format!(
                     "mount option {option:?} is not known; there are allow_other, ro, rw, suid, nosuid, dev, nodev, \
-                     exec, noexec, noatime, relatime and threads=N"
+                     exec, noexec, noatime, relatime, threads=N, policy=eager and policy=first-committer"
                 )));
             }
         },

@@ -29,9 +29,9 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use txfs_protocol::{Change, Client, CommitOutcome, ConflictReport};
+use txfs_protocol::{Change, Client, CommitOutcome, ConflictReport, Request};
 
-use crate::cli::{Durability, Isolation, Run};
+use crate::cli::{Durability, Isolation, OnConflict, Policy, Run};
 use crate::error::Error;
 use crate::exit_code::ExitCode;
 use crate::output::{self, colour, format};
@@ -44,6 +44,8 @@ use target::{Found, Target};
 
 /// The first pause before a retry; doubled each time.
 const BACK_OFF_FIRST: Duration = Duration::from_millis(10);
+/// How often a command is run again with `--on-conflict retry` alone.
+const RETRIES_UNLESS_SAID: u32 = 10;
 /// The longest pause.
 const BACK_OFF_MAX: Duration = Duration::from_secs(2);
 
@@ -117,15 +119,10 @@ fn in_transaction(arguments: &Run, target: &Target, outcome: &mut Outcome) -> Re
     let mut terminal = if arguments.review { Some(Terminal::open()?) } else { None };
     let signals = Signals::watch().map_err(|error| Error::run("cannot watch for signals", error))?;
     let mut client = Client::connect(&target.volume)?;
-    let label = arguments.message.clone().unwrap_or_default();
-    let command = command_line(arguments);
-    let isolation = match arguments.isolation {
-        Isolation::Serializable => txfs_protocol::Isolation::Serializable,
-        Isolation::Snapshot => txfs_protocol::Isolation::Snapshot,
-    };
+    let retries = retries(arguments)?;
     loop {
         outcome.attempts += 1;
-        let begun = client.begin_for(isolation, &label, &command)?;
+        let begun = client.begin_as(begin(arguments, outcome.attempts > 1))?;
         let ended = attempt::run(target, &begun, &arguments.command, &signals).inspect_err(|_| {
             // Closing the connection would do it too; this way the error comes after the end of the transaction.
             let _ = client.abort();
@@ -139,6 +136,25 @@ fn in_transaction(arguments: &Run, target: &Target, outcome: &mut Outcome) -> Re
         }
         outcome.exit_code = ended.status.exit_code();
 
+        // A command that has failed because its transaction conflicts is run again like one that found out at the end.
+        let status = client.status();
+        let doomed = match &status {
+            Ok(status) => status.conflict.clone(),
+            Err(_) => None,
+        };
+        if let Some(report) = doomed {
+            let _ = client.abort();
+            match conflicted(
+                report,
+                "the command's transaction cannot commit any more: it conflicts",
+                retries,
+                outcome,
+                &signals,
+            ) {
+                Next::Again => continue,
+                Next::End => return Ok(()),
+            }
+        }
         if arguments.dry_run {
             let changes = review::merge(client.changes()?);
             outcome.changes = Some(changes.len() as u64);
@@ -158,7 +174,7 @@ fn in_transaction(arguments: &Run, target: &Target, outcome: &mut Outcome) -> Re
             true => Some(review::merge(client.changes()?)),
             false => {
                 // An owner that has died by now has certainly committed nothing; one that dies from here on may have.
-                client.status()?;
+                status?;
                 None
             }
         };
@@ -193,21 +209,68 @@ fn in_transaction(arguments: &Run, target: &Target, outcome: &mut Outcome) -> Re
             }
             CommitOutcome::Conflicted(conflict) => conflict,
         };
-        outcome.outcome = Verdict::Conflict;
-        outcome.exit_code = ExitCode::Conflict as u8;
-        let retries_done = outcome.attempts - 1;
-        explain(&conflict, retries_done, arguments.retries);
-        outcome.conflict(Some(conflict));
-        if retries_done >= arguments.retries {
-            return Ok(());
+        match conflicted(conflict, "the command succeeded, but conflicts", retries, outcome, &signals) {
+            Next::Again => continue,
+            Next::End => return Ok(()),
         }
-        signals.sleep(back_off(retries_done));
-        if let Some(signal) = signals.interrupted() {
-            outcome.exit_code = 128u8.wrapping_add(signal as u8);
-            outcome.outcome = Verdict::Aborted;
-            return Ok(());
+    }
+}
+
+enum Next {
+    Again,
+    End,
+}
+
+/// Tells of a conflict, and waits a moment if the command is to be run again.
+fn conflicted(
+    report: ConflictReport,
+    how: &str,
+    retries: u32,
+    outcome: &mut Outcome,
+    signals: &Signals,
+) -> Next {
+    outcome.outcome = Verdict::Conflict;
+    outcome.exit_code = ExitCode::Conflict as u8;
+    let retries_done = outcome.attempts - 1;
+    explain(&report, how, retries_done, retries);
+    outcome.conflict(Some(report));
+    if retries_done >= retries {
+        return Next::End;
+    }
+    signals.sleep(back_off(retries_done));
+    if let Some(signal) = signals.interrupted() {
+        outcome.exit_code = 128u8.wrapping_add(signal as u8);
+        outcome.outcome = Verdict::Aborted;
+        return Next::End;
+    }
+    outcome.conflict(None);
+    Next::Again
+}
+
+fn begin(arguments: &Run, retry: bool) -> Request {
+    Request::Begin {
+        isolation: match arguments.isolation {
+            Isolation::Serializable => txfs_protocol::Isolation::Serializable,
+            Isolation::Snapshot => txfs_protocol::Isolation::Snapshot,
+        },
+        label: arguments.message.clone().unwrap_or_default(),
+        command: command_line(arguments),
+        policy: arguments.policy.map(|policy| match policy {
+            Policy::FirstCommitter => txfs_protocol::Policy::FirstCommitter,
+            Policy::Eager => txfs_protocol::Policy::Eager,
+        }),
+        retry,
+    }
+}
+
+/// How often the command may be run again.
+fn retries(arguments: &Run) -> Result<u32, Error> {
+    match (arguments.on_conflict, arguments.retries) {
+        (Some(OnConflict::Retry), 0) => Ok(RETRIES_UNLESS_SAID),
+        (Some(OnConflict::Abort), 1..) => {
+            Err(Error::Usage("--on-conflict abort and --retries exclude each other".into()))
         }
-        outcome.conflict(None);
+        (_, retries) => Ok(retries),
     }
 }
 
@@ -235,7 +298,7 @@ fn describe(status: control::Status) -> String {
     }
 }
 
-fn explain(conflict: &ConflictReport, retries_done: u32, retries: u32) {
+fn explain(conflict: &ConflictReport, how: &str, retries_done: u32, retries: u32) {
     let next = if retries_done < retries {
         format!("running the command again (retry {} of {retries})", retries_done + 1)
     } else if retries > 0 {
@@ -243,13 +306,11 @@ fn explain(conflict: &ConflictReport, retries_done: u32, retries: u32) {
     } else {
         "nothing was changed; try again, or let --retries N do it".into()
     };
-    output::notice(&format!(
-        "the command succeeded, but conflicts with a commit that came first: {}; {next}",
-        conflict.message
-    ));
+    output::notice(&format!("{how} with another one that came first: {}; {next}", conflict.message));
 }
 
-/// 10 ms, 20 ms, 40 ms ... up to 2 s, each between half and all of it, so that two that conflicted part ways.
+/// 10 ms, 20 ms, 40 ms ... up to 2 s, each between half and all of it, so that two that conflicted part ways. (By its third
+/// attempt others give way to a transaction; the pauses are for those who are younger.)
 fn back_off(retries_done: u32) -> Duration {
     let whole =
         BACK_OFF_FIRST.saturating_mul(1u32.checked_shl(retries_done).unwrap_or(u32::MAX)).min(BACK_OFF_MAX);

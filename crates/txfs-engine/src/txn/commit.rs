@@ -90,18 +90,20 @@ pub(crate) struct Candidate<'a> {
     pub(crate) commit: &'a Commit<'a>,
     /// What it writes and who it is; none for a commit that writes no range.
     pub(crate) note: Option<Arc<CommitNote>>,
+    /// See [`Committer::age`].
+    pub(crate) age: Option<u64>,
 }
 
 impl<'a> Candidate<'a> {
     /// Of a commit that conflicts with nobody.
     pub(crate) fn quiet(commit: &'a Commit<'a>) -> Candidate<'a> {
-        Candidate { commit, note: None }
+        Candidate { commit, note: None, age: None }
     }
 
     pub(crate) fn new(commit: &'a Commit<'a>, by: Committer) -> Candidate<'a> {
         let ranges: Vec<_> = commit.writes.iter().collect();
         let note = || Arc::new(CommitNote { ranges, origin: by.origin });
-        Candidate { commit, note: (!commit.writes.is_empty()).then(note) }
+        Candidate { commit, age: by.age, note: (!commit.writes.is_empty()).then(note) }
     }
 }
 

@@ -19,6 +19,15 @@ pub struct ConflictRange {
     pub last: u64,
 }
 
+impl ConflictRange {
+    /// True when all of `other` lies in it.
+    pub fn covers(&self, other: &ConflictRange) -> bool {
+        (self.space, self.object) == (other.space, other.object)
+            && self.first <= other.first
+            && other.last <= self.last
+    }
+}
+
 /// A set of ranges; overlapping and adjacent ones are merged.
 #[derive(Clone, Debug, Default)]
 pub struct ConflictSet {
@@ -85,6 +94,20 @@ impl ConflictSet {
             .is_some_and(|(_, &last)| last >= at)
     }
 
+    /// The parts of `range` that are in the set, in order.
+    pub fn overlapping(&self, range: &ConflictRange) -> impl Iterator<Item = ConflictRange> + use<'_> {
+        let ConflictRange { space, object, first, last } = *range;
+        let before = self.ranges.range((space, object, 0)..(space, object, first)).next_back();
+        let within = self.ranges.range((space, object, first)..=(space, object, last));
+        let parts = before.into_iter().filter(move |(_, end)| **end >= first).chain(within);
+        parts.map(move |(start, &end)| ConflictRange {
+            space,
+            object,
+            first: start.2.max(first),
+            last: end.min(last),
+        })
+    }
+
     /// The ranges in order.
     pub fn iter(&self) -> impl Iterator<Item = ConflictRange> + '_ {
         self.ranges.iter().map(|(&(space, object, first), &last)| ConflictRange {
@@ -115,6 +138,22 @@ mod tests {
         set.insert(1, 7, 21, 29);
         assert_eq!(ranges(&set), [(10, 40), (21, 29), (21, 29)]);
         assert!(set.contains(1, 7, 25) && !set.contains(1, 7, 41) && !set.contains(3, 7, 25));
+    }
+
+    #[test]
+    fn what_overlaps_is_cut_to_the_range() {
+        let mut set = ConflictSet::new();
+        set.insert(1, 7, 10, 20);
+        set.insert(1, 7, 30, 40);
+        set.insert(1, 8, 0, 99);
+        let parts = |first, last| {
+            let range = ConflictRange { space: 1, object: 7, first, last };
+            set.overlapping(&range).map(|part| (part.first, part.last)).collect::<Vec<_>>()
+        };
+        assert_eq!(parts(15, 30), [(15, 20), (30, 30)]);
+        assert_eq!(parts(0, u64::MAX), [(10, 20), (30, 40)]);
+        assert_eq!(parts(21, 29), []);
+        assert_eq!(parts(12, 13), [(12, 13)]);
     }
 
     #[test]

@@ -226,7 +226,7 @@ impl Shared {
         let mut guard = self.sequencer.lock();
         let sequencer = &mut *guard;
         let commit = candidate.commit;
-        self.validate(commit)?;
+        self.validate(sequencer, candidate)?;
         if data_len > 0 {
             self.check_reserve(sequencer, Purpose::Data)?;
         }

@@ -1,6 +1,7 @@
 //! Transactions as the engine sees them: a snapshot, the ranges read and written, and a function that turns the
 //! current state into mutations. What the ranges and keys mean is the business of the layer above.
 
+pub mod claims;
 pub mod commit;
 pub mod conflict;
 pub(crate) mod deferred;
@@ -11,6 +12,7 @@ pub(crate) mod registry;
 pub(crate) mod sequencing;
 pub mod snapshot;
 
+pub use claims::{ClaimHolder, ClaimKind};
 pub use commit::{Applied, Chunk, Commit, Durability, ExtentKey, Piece, Placed, Receipt};
 pub use conflict::{ConflictRange, ConflictSet};
 pub use history::CommitNote;

@@ -15,7 +15,7 @@ use crate::log::appender::Kind;
 use crate::log::pool::Purpose;
 use crate::placing::check_len;
 use crate::sequencer::{LiveChange, Sequencer, apply_mutations};
-use crate::txn::commit::{Applied, Candidate, Commit, Pin, Receipt};
+use crate::txn::commit::{Applied, Candidate, Pin, Receipt};
 use crate::txn::history::CommitNote;
 use crate::txn::prepared::Prepared;
 use crate::txn::snapshot::State;
@@ -41,7 +41,7 @@ impl Shared {
         let mut guard = self.sequencer.lock();
         let sequencer = &mut *guard;
         let commit = candidate.commit;
-        self.validate(commit)?;
+        self.validate(sequencer, candidate)?;
         self.seal(sequencer)?;
         let current = self.state.load();
         let data_len: usize = data.iter().map(|chunk| chunk.0.len()).sum();
@@ -167,16 +167,21 @@ impl Shared {
         self.published.store(sequence, Ordering::Release);
     }
 
-    /// Called under the sequencer's lock: nobody publishes meanwhile.
-    pub(super) fn validate(&self, commit: &Commit<'_>) -> Result<()> {
+    pub(super) fn validate(&self, sequencer: &Sequencer, candidate: &Candidate<'_>) -> Result<()> {
+        let commit = candidate.commit;
         let snapshot = commit.snapshot.sequence();
-        if self.published.load(Ordering::Acquire) == snapshot {
+        if sequencer.sequence == snapshot && sequencer.claims.is_free() {
             return Ok(());
         }
         let mut report = ConflictReport::default();
-        let history = self.history.lock();
-        history.overtaken(commit.writes.iter(), true, snapshot, &mut report);
-        history.overtaken(commit.reads.iter(), false, snapshot, &mut report);
+        {
+            let history = self.history.lock();
+            history.overtaken(commit.writes.iter(), true, snapshot, &mut report);
+            history.overtaken(commit.reads.iter(), false, snapshot, &mut report);
+        }
+        if let Some(age) = candidate.age {
+            sequencer.claims.violated(commit.writes, age, &mut report);
+        }
         if report.is_empty() {
             return Ok(());
         }

@@ -1,7 +1,7 @@
 //! Conflict reports in the form in which clients get them.
 
 use txfs::ConflictKind as Kind;
-use txfs_protocol::{Access, Conflict, ConflictKind, ConflictReport, Other};
+use txfs_protocol::{Access, Conflict, ConflictKind, ConflictReport, Other, OtherState};
 
 pub(super) fn to_report(report: &txfs::ConflictReport) -> ConflictReport {
     ConflictReport {
@@ -49,6 +49,11 @@ fn to_other(other: &txfs::Other) -> Other {
         format!("{text}.{:09}Z", time.nanoseconds)
     };
     Other {
+        state: match other.state {
+            txfs::OtherState::Committed => OtherState::Committed,
+            txfs::OtherState::Writing => OtherState::Writing,
+            txfs::OtherState::Elder => OtherState::Elder,
+        },
         sequence: other.sequence,
         time: other.time.map(rfc_3339),
         transaction: other.transaction,

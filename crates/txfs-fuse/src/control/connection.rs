@@ -12,10 +12,10 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
-use txfs::{ChangeKind, CleanOptions, NodeKind, TransactionOptions};
+use txfs::{Attempts, ChangeKind, CleanOptions, NodeKind, TransactionOptions};
 use txfs_protocol::{
-    Begun, Change, Cleaned, Durability, Isolation, OpenTransaction, PROTOCOL_VERSION, ProtocolError, Request,
-    Response, TransactionStatus, VIEWS_DIRECTORY, Welcome, mounts, read_frame, write_frame,
+    Begun, Change, Cleaned, Durability, Isolation, OpenTransaction, PROTOCOL_VERSION, Policy, ProtocolError,
+    Request, Response, TransactionStatus, VIEWS_DIRECTORY, Welcome, mounts, read_frame, write_frame,
 };
 
 /// How much text a label or command line may have.
@@ -29,6 +29,8 @@ struct Connection {
     peer: Beginner,
     greeted: bool,
     open: Option<Arc<MountView>>,
+    /// The attempts of which that is the last one.
+    attempts: Option<Attempts>,
     /// The list of changes that is being sent.
     changes: Vec<Change>,
 }
@@ -42,7 +44,8 @@ pub(super) fn serve(mut stream: UnixStream, handle: MountHandle) {
             return;
         }
     };
-    let mut connection = Connection { handle, peer, greeted: false, open: None, changes: Vec::new() };
+    let mut connection =
+        Connection { handle, peer, greeted: false, open: None, attempts: None, changes: Vec::new() };
     if let Err(error) = connection.converse(&mut stream) {
         log::debug!("client {}: {error}", connection.peer.pid);
         let farewell = Response::Error { errno: error.errno(), message: error.to_string() };
@@ -75,7 +78,10 @@ impl Connection {
         }
         match request {
             Request::Hello { protocol, command, .. } => self.greet(protocol, command),
-            Request::Begin { isolation, label, command } => self.begin(isolation, label, command),
+            Request::Begin { isolation, label, command, policy, retry } => {
+                let options = self.options(isolation, label, command, policy);
+                self.begin(options, retry)
+            }
             Request::Commit { durability } => self.commit(durability),
             Request::Abort => {
                 self.abort();
@@ -126,7 +132,31 @@ impl Connection {
         Response::Welcome(welcome)
     }
 
-    fn begin(&mut self, isolation: Isolation, label: String, command: String) -> Response {
+    fn options(
+        &self,
+        isolation: Isolation,
+        label: String,
+        command: String,
+        policy: Option<Policy>,
+    ) -> TransactionOptions {
+        let command = if command.is_empty() { self.peer.command.clone() } else { shortened(command) };
+        TransactionOptions {
+            isolation: match isolation {
+                Isolation::Serializable => txfs::Isolation::Serializable,
+                Isolation::Snapshot => txfs::Isolation::Snapshot,
+            },
+            policy: Some(match policy {
+                Some(Policy::FirstCommitter) => txfs::Policy::FirstCommitter,
+                Some(Policy::Eager) => txfs::Policy::Eager,
+                None => self.shared().options.policy,
+            }),
+            label: shortened(label),
+            process: Some(self.peer.pid),
+            command: Some(command),
+        }
+    }
+
+    fn begin(&mut self, options: TransactionOptions, retry: bool) -> Response {
         if self.open.is_some() {
             return refuse(
                 rustix::io::Errno::BUSY,
@@ -134,20 +164,18 @@ impl Connection {
             );
         }
         let mut beginner = self.peer.clone();
-        let label = shortened(label);
-        let command = match command.is_empty() {
-            true => beginner.command.clone(),
-            false => shortened(command),
-        };
         // What a list of transactions shows.
-        beginner.command = if label.is_empty() { command.clone() } else { label.clone() };
-        let process = Some(beginner.pid);
-        let isolation = match isolation {
-            Isolation::Serializable => txfs::Isolation::Serializable,
-            Isolation::Snapshot => txfs::Isolation::Snapshot,
+        beginner.command = match options.label.is_empty() {
+            true => options.command.clone().unwrap_or_default(),
+            false => options.label.clone(),
         };
-        let options = TransactionOptions { isolation, label, process, command: Some(command) };
-        let Some(view) = self.shared().filesystem.views.begin(options, beginner) else {
+        let filesystem = self.shared().filesystem.clone();
+        if !retry {
+            // The claims of those before end before this one begins.
+            self.attempts = None;
+        }
+        let attempts = self.attempts.get_or_insert_with(|| filesystem.views.volume().attempts(options));
+        let Some(view) = filesystem.views.open(attempts.begin(), beginner) else {
             return refuse(rustix::io::Errno::AGAIN, "too many transactions are open; try again later");
         };
         let Some(transaction) = view.transaction() else {
@@ -173,7 +201,10 @@ impl Connection {
         let committed = transaction.transaction.commit(durability);
         self.end();
         match committed {
-            Ok(receipt) => Response::Committed { sequence: receipt.sequence },
+            Ok(receipt) => {
+                self.attempts = None;
+                Response::Committed { sequence: receipt.sequence }
+            }
             Err(error) => match error.conflicts() {
                 Some(report) => Response::Conflicted(to_report(report)),
                 None => failed(&error),
@@ -207,6 +238,7 @@ impl Connection {
                 transaction: Some(open.transaction.id()),
                 age_ms: age_ms(open.began),
                 dirty_bytes: open.written_bytes.load(Ordering::Relaxed),
+                conflict: open.transaction.conflict().as_ref().map(to_report),
             },
         }
     }
@@ -218,7 +250,11 @@ impl Connection {
             self.shared().filesystem.invalidator.write_back(&view);
             match transaction.transaction.changes() {
                 Ok(changes) => self.changes = changes.into_iter().map(to_change).collect(),
-                Err(error) => return failed(&error),
+                Err(error) => {
+                    return error
+                        .conflicts()
+                        .map_or_else(|| failed(&error), |report| Response::Conflicted(to_report(report)));
+                }
             }
         }
         let mut room = CHANGES_BYTES_MAX;

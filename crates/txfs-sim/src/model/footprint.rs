@@ -230,7 +230,9 @@ impl Footprint {
         self.writes.push(pages(ino, offset, len));
         let size = before.node(ino).map_or(0, |node| node.size());
         if offset + len > size {
+            // Whoever gets less than asked for has learned where the file ends.
             self.reads.push(attribute(ino, Group::Size));
+            self.reads.push(Touch::Pages { ino, first: offset / PAGE_BYTES, last: u64::MAX });
         }
     }
 
@@ -239,7 +241,9 @@ impl Footprint {
         self.reads.push(pages(ino, offset, len));
         let size = before.node(ino).map_or(0, |node| node.size());
         if offset + len > size {
+            // Whoever gets less than asked for has learned where the file ends.
             self.reads.push(attribute(ino, Group::Size));
+            self.reads.push(Touch::Pages { ino, first: offset / PAGE_BYTES, last: u64::MAX });
         }
     }
 

@@ -42,6 +42,19 @@ pub struct ModelTransaction {
     touched: BTreeSet<(Ino, Name)>,
     /// Its view, and how much it had done, at each of its savepoints.
     savepoints: Vec<(Tree, usize)>,
+    let_through: Option<LetThrough>,
+}
+
+/// What the last operation that was carried out says: a doomed transaction fails at its next operation, so no commit up to
+/// then was in the way of what came before it.
+#[derive(Clone, Debug)]
+struct LetThrough {
+    /// Index of the newest commit when it began.
+    newest: usize,
+    /// The transaction's view before it.
+    before: Tree,
+    /// What it touched itself.
+    own: Footprint,
 }
 
 /// An operation of a transaction, and what came of it.
@@ -73,6 +86,12 @@ fn names_of(operation: &Operation) -> impl Iterator<Item = (Ino, &Name)> {
 }
 
 impl ModelTransaction {
+    /// The volume has carried out an operation while `newest` was the newest commit. To be told before `run`.
+    pub fn was_let_through(&mut self, operation: &Operation, actual: &Outcome, newest: usize) {
+        let own = Footprint::of(operation, &self.view, actual);
+        self.let_through = Some(LetThrough { newest, before: self.view.clone(), own });
+    }
+
     /// Runs an operation in the transaction and returns what should come of it.
     pub fn run(&mut self, operation: &Operation, actual: &Outcome) -> Outcome {
         let touched = Footprint::of(operation, &self.view, actual);
@@ -121,6 +140,8 @@ impl ModelTransaction {
         if let Some((view, len)) = self.savepoints.last() {
             self.view = view.clone();
             self.operations.truncate(*len);
+            // What it had undone since may be back, and nobody has looked at that yet.
+            self.let_through = None;
         }
     }
 
@@ -272,6 +293,7 @@ impl History {
             serializable,
             touched: BTreeSet::new(),
             savepoints: Vec::new(),
+            let_through: None,
         }
     }
 
@@ -352,6 +374,30 @@ impl History {
         Err(format!(
             "refused although no commit since its snapshot ({} of them) overlaps it; it touched {footprint:?}",
             since.len()
+        ))
+    }
+
+    /// The volume refused to commit the transaction. Fails when it should not have, or when it should have found that out
+    /// at an operation before.
+    pub fn check_late_refusal(&self, transaction: &ModelTransaction) -> Result<(), String> {
+        self.check_refusal(transaction, None)?;
+        let Some(last) = &transaction.let_through else { return Ok(()) };
+        if last.before.dump().digest() == self.commits[transaction.snapshot].digest {
+            // It had changed nothing yet.
+            return Ok(());
+        }
+        let meets = |footprint: &Footprint, since: usize| {
+            self.commits[since + 1..].iter().any(|commit| footprint.may_conflict_with(&commit.footprint))
+        };
+        if meets(&transaction.footprint, last.newest) || meets(&last.own, transaction.snapshot) {
+            return Ok(());
+        }
+        Err(format!(
+            "refused for what was committed before its last operation began (commits {} to {}), which should have \
+             failed then; that one touched {:?}",
+            transaction.snapshot + 1,
+            last.newest,
+            last.own
         ))
     }
 

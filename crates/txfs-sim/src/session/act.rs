@@ -120,8 +120,14 @@ impl Session {
         if actual.errno() == Some(libc::ECANCELED) {
             let verdict = self.history.check_refusal(model, Some(operation));
             runner.report.conflicts += 1;
+            let again = run_inside(transaction, operation).0.errno();
+            let commit = transaction.commit(txfs::Durability::Ordered).err().map(|error| error.errno());
             self.slots[slot] = None;
             self.model_slots[slot] = None;
+            if (again, commit) != (Some(libc::ECANCELED), Some(libc::ECANCELED)) {
+                let what = format!("a doomed transaction was let go on: again {again:?}, commit {commit:?}");
+                return Err(self.fail(runner, what));
+            }
             return verdict
                 .map_err(|what| self.fail(runner, format!("{operation:?} was {what}: {message:?}")));
         }
@@ -147,7 +153,9 @@ impl Session {
             }
             return Ok(());
         }
+        let newest = self.history.newest();
         let Some(model) = &mut self.model_slots[slot] else { return Ok(()) };
+        model.was_let_through(operation, &actual, newest);
         let expected = model.run(operation, &actual);
         if !agrees(operation, &expected, &actual, &before) {
             return Err(self.mismatch(runner, operation, (&actual, &expected), message.as_deref()));
@@ -165,6 +173,7 @@ impl Session {
                 model.save();
                 Ok(())
             }
+            Err(error) if error.is_conflict() => self.doomed(runner, slot, &error),
             Err(error) => {
                 // Nothing has changed, but sensible programs abort.
                 self.slots[slot] = None;
@@ -180,15 +189,29 @@ impl Session {
         }
     }
 
-    fn roll_back(&mut self, runner: &Runner, slot: usize, savepoint: usize) -> Verdict {
+    fn roll_back(&mut self, runner: &mut Runner, slot: usize, savepoint: usize) -> Verdict {
         let (Some(transaction), Some(model)) = (&self.slots[slot], &mut self.model_slots[slot]) else {
             return Ok(());
         };
         self.savepoints[slot].truncate(savepoint + 1);
         let Some(savepoint_of_volume) = self.savepoints[slot].last() else { return Ok(()) };
         let result = transaction.rollback_to(*savepoint_of_volume);
+        if let Err(error) = &result
+            && error.is_conflict()
+        {
+            return self.doomed(runner, slot, error);
+        }
         model.roll_back(savepoint);
         result.map_err(|error| self.fail(runner, format!("going back to a savepoint failed: {error}")))
+    }
+
+    /// A savepoint was refused, as any operation of a doomed transaction is.
+    fn doomed(&mut self, runner: &mut Runner, slot: usize, error: &txfs::Error) -> Verdict {
+        runner.report.conflicts += 1;
+        self.slots[slot] = None;
+        let Some(model) = self.model_slots[slot].take() else { return Ok(()) };
+        let verdict = self.history.check_refusal(&model, None);
+        verdict.map_err(|what| self.fail(runner, format!("a savepoint was {what}: {error}")))
     }
 
     fn commit(&mut self, runner: &mut Runner, slot: usize, durability: Durability) -> Verdict {
@@ -212,7 +235,7 @@ impl Session {
             }
             Err(error) if error.errno() == libc::ECANCELED => {
                 runner.report.conflicts += 1;
-                let verdict = self.history.check_refusal(&model, None);
+                let verdict = self.history.check_late_refusal(&model);
                 verdict.map_err(|what| self.fail(runner, format!("the commit was {what}: {error}")))
             }
             Err(error) if self.is_out_of_space(runner, Some(error.errno())) => {

@@ -6,6 +6,7 @@ use txfs_engine::Read;
 
 use super::overlay::TimeIntent;
 use super::session::Session;
+use crate::conflict::{ATTRIBUTE_SPACE, PERMISSIONS, XATTR_SPACE};
 use crate::error::{Error, Result};
 use crate::records::{key, small};
 use crate::types::{Attributes, Ino, NAME_BYTES_MAX, NodeKind, SetAttributes, SetTime, XattrMode};
@@ -44,6 +45,9 @@ impl Session {
         if let Some(size) = set.size {
             self.set_size(ino, size, now)?;
         }
+        if set.mode.is_some() || set.uid.is_some() || set.gid.is_some() {
+            self.touch(ATTRIBUTE_SPACE, ino, PERMISSIONS, PERMISSIONS, true);
+        }
         let state = self.inode_mut(ino)?;
         if set.mode.is_some() || set.uid.is_some() || set.gid.is_some() {
             state.permissions = true;
@@ -71,6 +75,11 @@ impl Session {
     fn note_xattr(&mut self, ino: Ino, name: &[u8]) {
         let at = self.shared.hasher.hash(name);
         self.note_xattrs(ino, at, at);
+    }
+
+    fn touch_xattr(&mut self, ino: Ino, name: &[u8]) {
+        let at = self.shared.hasher.hash(name);
+        self.touch(XATTR_SPACE, ino, at, at, true);
     }
 
     /// The value as the transaction sees it. The read is noted.
@@ -117,6 +126,7 @@ impl Session {
             (XattrMode::Replace, None) => return Err(Error::NoAttribute),
             _ => {}
         }
+        self.touch_xattr(ino, name);
         let now = self.now();
         let state = self.inode_mut(ino)?;
         state.xattrs.insert(name.to_vec(), Some(value.to_vec()));
@@ -129,6 +139,7 @@ impl Session {
         self.inode(ino)?;
         check_xattr_name(name)?;
         self.xattr(ino, name)?.ok_or(Error::NoAttribute)?;
+        self.touch_xattr(ino, name);
         let now = self.now();
         let state = self.inode_mut(ino)?;
         state.xattrs.insert(name.to_vec(), None);

@@ -188,6 +188,7 @@ impl Session {
             self.file(ino)?;
             return Ok(0);
         }
+        self.touch(PAGE_SPACE, ino, page_of(offset), page_of(end - 1), true);
         let now = self.now();
         // A quarter of the budget: small budgets have small pieces that count as large.
         if data.len() >= BULK_BYTES_MIN.min(self.shared.options.transaction_memory_bytes / 4) {
@@ -335,6 +336,7 @@ impl Session {
         }
         let mut done = 0;
         while done < len {
+            self.check_midway()?;
             let piece = self.read(from, from_offset + done, (len - done).min(PIECE_BYTES as u64) as usize)?;
             if piece.is_empty() {
                 break;

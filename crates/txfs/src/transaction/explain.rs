@@ -51,7 +51,7 @@ impl Session {
             let other = match known {
                 Some((_, other)) => other.clone(),
                 None => {
-                    let other = self.describe_opponent(with);
+                    let other = origin::describe(with, self.shared.clock.now());
                     others.push((with, other.clone()));
                     other
                 }
@@ -61,14 +61,6 @@ impl Session {
             conflicts.push(Conflict { kind, access, ino: range.object, path, other });
         }
         ConflictReport { conflicts, more: report.more }
-    }
-
-    fn describe_opponent(&self, opponent: &Opponent) -> Other {
-        match opponent {
-            Opponent::Commit { sequence, origin } => {
-                origin::describe(Some(*sequence), origin, self.shared.clock.now())
-            }
-        }
     }
 
     fn describe_range(&self, range: &ConflictRange, paths: &mut Paths) -> (ConflictKind, Option<PathBuf>) {

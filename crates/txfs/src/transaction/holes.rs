@@ -3,7 +3,7 @@
 use super::data::{FILE_BYTES_MAX, page_of, range_end};
 use super::overlay::FileData;
 use super::session::{Session, visit_extents};
-use crate::conflict::{ATTRIBUTE_SPACE, EXISTS, SIZE};
+use crate::conflict::{ATTRIBUTE_SPACE, EXISTS, PAGE_SPACE, SIZE};
 use crate::error::{Error, Result};
 use crate::types::{AllocateMode, Ino, PAGE_BYTES, Timestamp};
 
@@ -18,6 +18,8 @@ impl Session {
             return Err(Error::FileTooLarge);
         }
         self.inode_mut(ino)?;
+        self.touch(ATTRIBUTE_SPACE, ino, SIZE, SIZE, true);
+        self.touch(PAGE_SPACE, ino, page_of(size.min(record.size)), u64::MAX, true);
         if size < record.size {
             self.clear_bytes(ino, size, u64::MAX)?;
             let state = self.inode_mut(ino)?;
@@ -39,6 +41,7 @@ impl Session {
         if from >= to {
             return Ok(());
         }
+        self.touch(PAGE_SPACE, ino, page_of(from), if to == u64::MAX { to } else { page_of(to - 1) }, true);
         let (mut first, mut behind) = (page_of(from), if to == u64::MAX { u64::MAX } else { page_of(to) });
         let head = (from % PAGE_BYTES) as usize;
         let tail = if to == u64::MAX { 0 } else { (to % PAGE_BYTES) as usize };
@@ -106,8 +109,11 @@ impl Session {
             self.note_structural(ATTRIBUTE_SPACE, ino, SIZE, SIZE);
             self.note_structural(ATTRIBUTE_SPACE, ino, EXISTS, EXISTS);
         }
-        let state = self.inode_mut(ino)?;
         let grows = !keep_size && end > record.size;
+        if grows {
+            self.touch(PAGE_SPACE, ino, page_of(end - 1), page_of(end - 1), true);
+        }
+        let state = self.inode_mut(ino)?;
         if grows {
             state.record.size = end;
         }

@@ -2,7 +2,7 @@
 //!
 //! [`overlay`] holds the changes as intents; [`session`], [`names`], [`rename`], [`listing`], [`attributes`], [`data`]
 //! and [`holes`] are the operations that make them; [`savepoint`] undoes some; [`spill`] keeps their memory bounded; [`plan`] puts them into the form in which [`apply`] carries them out against the state at the
-//! time of the [`commit`]; [`explain`] says what a conflict is about; [`changes`] lists them for people.
+//! time of the [`commit`]; [`doom`] finds out early that it cannot; [`explain`] says what a conflict is about; [`changes`] lists them for people.
 //!
 //! # Locking
 //! One mutex around the session of a transaction: operations of several threads on one transaction take turns. It is
@@ -13,6 +13,7 @@ pub(crate) mod attributes;
 pub(crate) mod changes;
 pub(crate) mod commit;
 pub(crate) mod data;
+pub(crate) mod doom;
 pub(crate) mod explain;
 pub(crate) mod holes;
 pub(crate) mod listing;
@@ -32,14 +33,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
-use txfs_engine::{Durability, Snapshot};
+use txfs_engine::{ClaimKind, Committer, Durability, Snapshot};
 
+use crate::conflict::ConflictReport;
 use crate::error::{Error, Result};
-use crate::options::{Isolation, TransactionOptions};
+use crate::options::{Isolation, Policy, TransactionOptions};
 use crate::shared::Shared;
 use crate::snapshot::SnapshotView;
-use crate::types::{Attributes, Ino};
+use crate::types::{Attributes, Ino, Timestamp};
 use changes::Change;
+use doom::Claims;
 use session::Session;
 
 /// A transaction: a snapshot of the volume, and changes that nobody else sees before the commit.
@@ -49,7 +52,7 @@ use session::Session;
 ///
 /// Two transactions conflict when one has written what the other has read or written: a page of a file, a name in a
 /// directory, a group of attributes. The first to commit wins; the other gets [`Error::Conflict`], which says what it
-/// was about.
+/// was about, at its next operation or at its commit, and from then on nothing but that.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -84,6 +87,8 @@ pub struct Transaction {
 enum State {
     // Boxed: a session is large, and `State` is moved when the transaction ends.
     Open(Box<Session>),
+    /// It cannot commit any more, and all that it held is given up: every operation fails, until it is ended.
+    Doomed(Box<ConflictReport>),
     /// Why it ended.
     Ended(&'static str),
 }
@@ -97,11 +102,27 @@ pub struct CommitReceipt {
 
 impl Transaction {
     pub(crate) fn begin(shared: &Arc<Shared>, options: TransactionOptions) -> Transaction {
+        Transaction::begin_as(shared, options, None, None)
+    }
+
+    /// `age` is the number of the first attempt at the same, if this is not it; `claims` are those of an elder.
+    pub(crate) fn begin_as(
+        shared: &Arc<Shared>,
+        options: TransactionOptions,
+        age: Option<u64>,
+        claims: Option<Claims>,
+    ) -> Transaction {
         let id = shared.next_transaction.fetch_add(1, Ordering::Relaxed);
-        let process = options.process.unwrap_or_else(crate::origin::caller);
-        let command = options.command.unwrap_or_default();
-        let origin = crate::origin::of_transaction(id, process, command, options.label.clone());
-        let session = Session::new(shared, options.isolation == Isolation::Serializable, Some(origin));
+        let origin = options.origin(id, Timestamp::default());
+        let mut claims: Vec<Claims> = claims.into_iter().collect();
+        if options.policy.unwrap_or(shared.options.policy) == Policy::Eager {
+            let origin = options.origin(id, shared.clock.now());
+            let holder = shared.engine.hold(ClaimKind::Eager, id, origin);
+            claims.push(Claims { holder: Arc::new(holder), reads: false });
+        }
+        let recording = options.isolation == Isolation::Serializable;
+        let by = Committer { origin, age: Some(age.unwrap_or(id)) };
+        let session = Session::of_transaction(shared, recording, by, claims);
         shared.transactions_open.fetch_add(1, Ordering::Relaxed);
         Transaction {
             shared: shared.clone(),
@@ -115,8 +136,8 @@ impl Transaction {
     /// Publishes the changes, all or none, and ends the transaction whatever the result. After an error the volume
     /// is as if the transaction had never been; only a failed flush leaves it open what the next opening will find.
     pub fn commit(&self, durability: Durability) -> Result<CommitReceipt> {
-        let session = self.end("committed")?;
-        match session.commit(durability) {
+        let committed = self.end("committed")?.and_then(|session| session.commit(durability));
+        match committed {
             Ok(changes) => {
                 self.tell_observers(&changes);
                 Ok(CommitReceipt { sequence: changes.sequence })
@@ -144,12 +165,17 @@ impl Transaction {
         let _ = self.end("aborted");
     }
 
-    fn end(&self, how: &'static str) -> Result<Box<Session>> {
+    /// Its session, or why it was doomed; an error when it has ended before.
+    fn end(&self, how: &'static str) -> Result<Result<Box<Session>>> {
         let mut state = self.state.lock();
         match std::mem::replace(&mut *state, State::Ended(how)) {
             State::Open(session) => {
                 self.shared.transactions_open.fetch_sub(1, Ordering::Relaxed);
-                Ok(session)
+                Ok(Ok(session))
+            }
+            State::Doomed(report) => {
+                self.shared.transactions_open.fetch_sub(1, Ordering::Relaxed);
+                Ok(Err(Error::Conflict(report)))
             }
             State::Ended(before) => {
                 *state = State::Ended(before);
@@ -158,11 +184,35 @@ impl Transaction {
         }
     }
 
-    fn run<T>(&self, operation: impl FnOnce(&mut Session) -> Result<T>) -> Result<T> {
+    /// Looks at the session, whether it is doomed or not.
+    fn look<T>(&self, operation: impl FnOnce(&mut Session) -> Result<T>) -> Result<T> {
         match &mut *self.state.lock() {
             State::Open(session) => operation(session),
+            State::Doomed(report) => Err(Error::Conflict(report.clone())),
             State::Ended(how) => Err(Error::TransactionEnded(how)),
         }
+    }
+
+    /// Carries out an operation of a transaction that is not doomed, before it and after it.
+    fn run<T>(&self, operation: impl FnOnce(&mut Session) -> Result<T>) -> Result<T> {
+        let mut state = self.state.lock();
+        let session = match &mut *state {
+            State::Open(session) => session,
+            State::Doomed(report) => return Err(Error::Conflict(report.clone())),
+            State::Ended(how) => return Err(Error::TransactionEnded(how)),
+        };
+        let result = session.check_doomed().and_then(|()| {
+            let result = operation(session)?;
+            session.claim_touched()?;
+            Ok(result)
+        });
+        if let Err(Error::Conflict(report)) = &result {
+            let before = std::mem::replace(&mut *state, State::Doomed(report.clone()));
+            // What it held is given up outside of the lock.
+            drop(state);
+            drop(before);
+        }
+        result
     }
 
     fn reading<T>(&self, operation: impl FnOnce(&mut Session) -> Result<T>) -> Result<T> {
@@ -193,7 +243,16 @@ impl Transaction {
 
     /// True until commit or abort.
     pub fn is_open(&self) -> bool {
-        matches!(&*self.state.lock(), State::Open(_))
+        !matches!(&*self.state.lock(), State::Ended(_))
+    }
+
+    /// Why none of its operations works any more, if one of them has failed because of a conflict. All that is left to do
+    /// is to abort it, and to try again.
+    pub fn conflict(&self) -> Option<ConflictReport> {
+        match &*self.state.lock() {
+            State::Doomed(report) => Some((**report).clone()),
+            _ => None,
+        }
     }
 
     /// Number of this transaction, unique while the volume is open.
@@ -213,17 +272,17 @@ impl Transaction {
 
     /// Unwritten data that the transaction holds in memory, in bytes.
     pub fn buffered_bytes(&self) -> Result<usize> {
-        self.run(|session| Ok(session.overlay.buffered_bytes))
+        self.look(|session| Ok(session.overlay.buffered_bytes))
     }
 
     /// What the transaction has changed so far, sorted by path.
     pub fn changes(&self) -> Result<Vec<Change>> {
-        self.run(changes::list)
+        self.look(changes::list)
     }
 
     /// The volume as the transaction found it, without its own changes.
     pub fn before(&self) -> Result<SnapshotView> {
-        let snapshot: Snapshot = self.run(|session| Ok(session.snapshot.clone()))?;
+        let snapshot: Snapshot = self.look(|session| Ok(session.snapshot.clone()))?;
         Ok(SnapshotView::new(&self.shared, snapshot))
     }
 }

@@ -86,6 +86,7 @@ impl Session {
     ) -> Result<()> {
         use std::collections::btree_map::Entry;
         let hash = self.shared.hasher.hash(name);
+        self.touch(NAME_SPACE, directory, hash, hash, true);
         let state = match self.overlay.names.entry((directory, hash)) {
             Entry::Occupied(occupied) => occupied.into_mut(),
             Entry::Vacant(vacant) => {

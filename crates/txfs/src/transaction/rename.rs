@@ -126,6 +126,7 @@ impl Session {
     }
 
     fn put_parent(&mut self, ino: Ino, parent: Ino, now: Timestamp) -> Result<()> {
+        self.touch(ATTRIBUTE_SPACE, ino, PARENT, PARENT, true);
         let node = self.inode_mut(ino)?;
         node.touch_node(now);
         node.renamed = true;

@@ -107,6 +107,7 @@ impl Session {
         let before = self.savepoints[at].overlay.clone();
         self.shared.buffered_bytes.fetch_add(before.buffered_bytes, Ordering::Relaxed);
         let after = std::mem::replace(&mut self.overlay, before);
+        self.look_again();
         self.shared.buffered_bytes.fetch_sub(after.buffered_bytes, Ordering::Relaxed);
         Ok(())
     }

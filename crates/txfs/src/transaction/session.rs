@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use txfs_engine::{Committer, ConflictSet, Extent, Origin, Placed, Read, Snapshot};
 
+use super::doom::{Claims, Watch};
 use super::overlay::{InodeState, Overlay};
 use super::savepoint::Saved;
 use crate::conflict::{ATTRIBUTE_SPACE, EXISTS, NAME_SPACE, PAGE_SPACE, PARENT, SIZE, XATTR_SPACE};
@@ -24,6 +25,10 @@ pub(crate) struct Session {
     pub(crate) snapshot: Snapshot,
     /// Who works with it, if it is a transaction.
     pub(crate) origin: Option<Origin>,
+    /// How old that transaction is.
+    pub(crate) age: Option<u64>,
+    /// What it knows of others' commits, if it is a transaction.
+    pub(crate) watch: Option<Watch>,
     /// When it was last changed.
     pub(crate) time: Timestamp,
     /// Reads are recorded: the transaction is serializable.
@@ -41,11 +46,23 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// `origin` is that of a transaction; a call outside of transactions has none.
-    pub(crate) fn new(shared: &Arc<Shared>, recording: bool, origin: Option<Origin>) -> Session {
+    /// Of a call outside of transactions.
+    pub(crate) fn new(shared: &Arc<Shared>) -> Session {
+        shared.engine.make_way();
+        Session::on(shared, shared.engine.snapshot(), false, true)
+    }
+
+    /// Of a transaction.
+    pub(crate) fn of_transaction(
+        shared: &Arc<Shared>,
+        recording: bool,
+        by: Committer,
+        claims: Vec<Claims>,
+    ) -> Session {
         shared.engine.make_way();
         let mut session = Session::on(shared, shared.engine.snapshot(), recording, true);
-        session.origin = origin;
+        session.watch = Some(Watch::new(session.snapshot.sequence(), claims));
+        (session.origin, session.age) = (Some(by.origin), by.age);
         session
     }
 
@@ -58,6 +75,8 @@ impl Session {
             shared: shared.clone(),
             snapshot,
             origin: None,
+            age: None,
+            watch: None,
             time: Timestamp::default(),
             recording,
             writable,
@@ -87,63 +106,53 @@ impl Session {
                 Origin { process: crate::origin::caller(), time, transaction: None }
             }
         };
-        Committer { origin, age: None }
+        Committer { origin, age: self.age }
     }
 
     // What was read.
 
-    fn is_created(&self, ino: Ino) -> bool {
-        self.overlay.inodes.get(&ino).is_some_and(InodeState::is_created)
+    /// A read that is validated in serializable transactions.
+    fn note(&mut self, space: u8, object: u64, first: u64, last: u64) {
+        if self.recording {
+            self.note_structural(space, object, first, last);
+        }
     }
 
     pub(crate) fn note_attributes(&mut self, ino: Ino) {
-        if self.recording && !self.is_created(ino) {
-            self.reads.insert(ATTRIBUTE_SPACE, ino, EXISTS, SIZE);
-        }
+        self.note(ATTRIBUTE_SPACE, ino, EXISTS, SIZE);
     }
 
     pub(crate) fn note_exists(&mut self, ino: Ino) {
-        if self.recording && !self.is_created(ino) {
-            self.reads.insert_point(ATTRIBUTE_SPACE, ino, EXISTS);
-        }
+        self.note(ATTRIBUTE_SPACE, ino, EXISTS, EXISTS);
     }
 
     pub(crate) fn note_parent(&mut self, ino: Ino) {
-        if self.recording && !self.is_created(ino) {
-            self.reads.insert_point(ATTRIBUTE_SPACE, ino, PARENT);
-        }
+        self.note(ATTRIBUTE_SPACE, ino, PARENT, PARENT);
     }
 
     pub(crate) fn note_name(&mut self, directory: Ino, hash: u64) {
-        if self.recording && !self.is_created(directory) {
-            self.reads.insert_point(NAME_SPACE, directory, hash);
-        }
+        self.note(NAME_SPACE, directory, hash, hash);
     }
 
     pub(crate) fn note_names(&mut self, directory: Ino, first: u64, last: u64) {
-        if self.recording && !self.is_created(directory) {
-            self.reads.insert(NAME_SPACE, directory, first, last);
-        }
+        self.note(NAME_SPACE, directory, first, last);
     }
 
     pub(crate) fn note_pages(&mut self, ino: Ino, first: u64, last: u64) {
-        if self.recording && !self.is_created(ino) {
-            self.reads.insert_point(ATTRIBUTE_SPACE, ino, EXISTS);
-            self.reads.insert(PAGE_SPACE, ino, first, last);
-        }
+        self.note(ATTRIBUTE_SPACE, ino, EXISTS, EXISTS);
+        self.note(PAGE_SPACE, ino, first, last);
     }
 
     pub(crate) fn note_xattrs(&mut self, ino: Ino, first: u64, last: u64) {
-        if self.recording && !self.is_created(ino) {
-            self.reads.insert_point(ATTRIBUTE_SPACE, ino, EXISTS);
-            self.reads.insert(XATTR_SPACE, ino, first, last);
-        }
+        self.note(ATTRIBUTE_SPACE, ino, EXISTS, EXISTS);
+        self.note(XATTR_SPACE, ino, first, last);
     }
 
     /// A read that is validated whatever the isolation.
     pub(crate) fn note_structural(&mut self, space: u8, object: u64, first: u64, last: u64) {
-        if !self.is_created(object) {
+        if !self.overlay.is_created(object) {
             self.reads.insert(space, object, first, last);
+            self.touch(space, object, first, last, false);
         }
     }
 
@@ -161,6 +170,10 @@ impl Session {
     pub(crate) fn inode_mut(&mut self, ino: Ino) -> Result<&mut InodeState> {
         use std::collections::btree_map::Entry;
         self.check_writable()?;
+        if self.watch.is_some() && !self.overlay.inodes.contains_key(&ino) {
+            // It must be there at the commit, too.
+            self.touch(ATTRIBUTE_SPACE, ino, EXISTS, EXISTS, false);
+        }
         match self.overlay.inodes.entry(ino) {
             Entry::Occupied(occupied) => Ok(occupied.into_mut()),
             Entry::Vacant(vacant) => {

@@ -116,6 +116,7 @@ impl Session {
         debug_assert!(data.len().is_multiple_of(PAGE_BYTES as usize));
         let mut page = first;
         for piece in data.chunks(SPILL_BATCH_BYTES) {
+            self.check_midway()?;
             let mut places = Vec::new();
             let mut pieces = Vec::new();
             for piece in piece.chunks(CHUNK_BYTES_MAX) {
