@@ -36,6 +36,13 @@ const APPLY_WAIT_MAX: Duration = Duration::from_millis(50);
 /// When such a file is invalidated once more.
 const SECOND_TIME_AFTER: Duration = Duration::from_secs(1);
 
+/// How long an ended view may be known to the kernel before somebody looks what it still knows, and the longest pause
+/// between two looks.
+const FORGET_PAUSE_MIN: Duration = Duration::from_millis(100);
+const FORGET_PAUSE_MAX: Duration = Duration::from_secs(60);
+/// Nodes in one notification.
+const PRUNED_TOGETHER: usize = 1000;
+
 /// All pages of a file.
 const ALL: (i64, i64) = (0, 0);
 /// Attributes only.
@@ -48,10 +55,17 @@ pub(crate) struct Invalidator {
     queue: Mutex<Option<Sender<Due>>>,
 }
 
-/// A node to be invalidated at a time.
+/// What is to be done at a time.
 struct Due {
-    node: NodeId,
+    task: Task,
     at: Instant,
+}
+
+enum Task {
+    /// Invalidate a node.
+    Invalidate(NodeId),
+    /// See to it that the kernel forgets a view that has ended; look again after so long.
+    Forget(Weak<MountView>, Duration),
 }
 
 impl Invalidator {
@@ -82,7 +96,7 @@ impl Invalidator {
 
     /// Drops all that the kernel knows of a node, soon, on another thread: for threads that serve requests.
     pub(crate) fn later(&self, node: NodeId) {
-        self.enqueue(Due { node, at: Instant::now() });
+        self.enqueue(Due { task: Task::Invalidate(node), at: Instant::now() });
     }
 
     fn enqueue(&self, due: Due) {
@@ -117,13 +131,18 @@ impl Invalidator {
     }
 
     /// Makes the kernel drop an ended view's names. Must come after `Views::end`.
-    pub(crate) fn drop_view(&self, view: &MountView) {
+    ///
+    /// A file that somebody still has open at that moment, if only a child of his between fork and exec, keeps its name when
+    /// he closes it. So later the kernel is told again, by other means.
+    pub(crate) fn drop_view(&self, view: &Arc<MountView>) {
         if let Some(transaction) = view.transaction()
             && let Err(error) =
                 self.device.invalidate_entry(crate::nodes::VIEWS_DIRECTORY.0, &transaction.name)
         {
             log::debug!("invalidating a transaction's view: {error}");
         }
+        let task = Task::Forget(Arc::downgrade(view), FORGET_PAUSE_MIN);
+        self.enqueue(Due { task, at: Instant::now() + FORGET_PAUSE_MIN });
     }
 
     fn committed(&self, changes: &CommitChanges) {
@@ -132,7 +151,8 @@ impl Invalidator {
         for ino in &changes.inodes {
             if self.wait_until_applied(*ino, visible) {
                 self.invalidate_known(*ino, ALL);
-                self.enqueue(Due { node: NodeId(*ino), at: Instant::now() + SECOND_TIME_AFTER });
+                let task = Task::Invalidate(NodeId(*ino));
+                self.enqueue(Due { task, at: Instant::now() + SECOND_TIME_AFTER });
             }
         }
     }
@@ -246,14 +266,34 @@ fn invalidate_all(device: &Device, queue: &Receiver<Due>) {
             Err(RecvTimeoutError::Disconnected) => return,
         }
         let now = Instant::now();
-        waiting.retain(|due| {
-            if due.at > now {
-                return true;
+        for due in waiting.extract_if(.., |due| due.at <= now).collect::<Vec<_>>() {
+            match due.task {
+                Task::Invalidate(node) => {
+                    if let Err(error) = device.invalidate_inode(node.0, 0, 0) {
+                        log::debug!("invalidating node {:#x}: {error}", node.0);
+                    }
+                }
+                Task::Forget(view, pause) => {
+                    if let Some(view) = view.upgrade()
+                        && prune(device, &view)
+                    {
+                        let pause = (pause * 2).min(FORGET_PAUSE_MAX);
+                        let task = Task::Forget(Arc::downgrade(&view), pause);
+                        waiting.push(Due { task, at: Instant::now() + pause });
+                    }
+                }
             }
-            if let Err(error) = device.invalidate_inode(due.node.0, 0, 0) {
-                log::debug!("invalidating node {:#x}: {error}", due.node.0);
-            }
-            false
-        });
+        }
     }
+}
+
+/// Asks the kernel to forget what it still knows of an ended view; false when that is nothing, or it cannot be asked.
+fn prune(device: &Device, view: &MountView) -> bool {
+    let nodes: Vec<u64> =
+        view.nodes.all().into_iter().filter_map(|ino| view.node(ino).ok()).map(|node| node.0).collect();
+    let asked = nodes.chunks(PRUNED_TOGETHER).try_for_each(|some| device.prune(some));
+    if let Err(error) = &asked {
+        log::debug!("the kernel keeps {} nodes of an ended view until it needs memory: {error}", nodes.len());
+    }
+    !nodes.is_empty() && asked.is_ok()
 }

@@ -126,6 +126,11 @@ impl NodeTable {
         self.shards.iter().map(|shard| shard.lock().len()).sum()
     }
 
+    /// All of them.
+    pub(crate) fn all(&self) -> Vec<Ino> {
+        self.shards.iter().flat_map(|shard| shard.lock().keys().copied().collect::<Vec<_>>()).collect()
+    }
+
     /// Notes that the kernel may have cached pages of a node.
     pub(crate) fn mark_pages(&self, ino: Ino) {
         if let Some(node) = self.shard(ino).lock().get_mut(&ino) {

@@ -211,7 +211,7 @@ fn a_client_unmounts_and_waits_for_the_close() {
     let busy = client.unmount(false).unwrap_err();
     assert_eq!(busy.errno(), 16, "{busy}");
     drop(file);
-    client.unmount(false).unwrap();
+    common::patiently("unmounting", || client.unmount(false));
     client.wait_closed().unwrap();
     let volume = Volume::open(&server.volume_path).expect("the owner has closed it");
     assert_eq!(txfs::Paths::read_file(&volume.base(), "file").unwrap(), b"kept");
@@ -228,7 +228,11 @@ fn an_unmount_from_outside_ends_the_server() {
         if lazy {
             umount.arg("-l");
         }
-        assert!(umount.arg(&server.root).status().unwrap().success());
+        umount.arg(&server.root);
+        common::patiently("umount(8)", || match umount.status().unwrap().success() {
+            true => Ok(()),
+            false => Err("it failed"),
+        });
         assert!(server.wait().success());
         server.restart();
         assert_eq!(read(&server.root.join("file")), "kept");
@@ -290,7 +294,7 @@ fn a_killed_server_loses_nothing_that_was_synced() {
         matches!(dead, Err(MountError::MountPointDead { .. } | MountError::MountPointBusy { .. })),
         "{dead:?}"
     );
-    unmount(&server.root, false).unwrap();
+    common::patiently("unmounting", || unmount(&server.root, false));
     server.restart();
     assert_eq!(names(&server.root), ["file"]);
     assert_eq!(read(&server.root.join("file")), "synced");
@@ -333,7 +337,7 @@ fn a_user_who_is_not_root_mounts_with_fusermount3() {
     assert!(client.list().unwrap().is_empty());
     Volume::create(server.directory.path().join("unused")).unwrap();
     assert_eq!(as_nobody("ls -A \"$ROOT\""), "");
-    client.unmount(false).unwrap();
+    common::patiently("unmounting", || client.unmount(false));
     assert!(server.wait().success());
     assert!(!is_mounted(&server.root));
 }

@@ -357,7 +357,7 @@ fn a_volume_keeps_its_files_over_a_remount() {
     fs::create_dir(fixture.path("d")).unwrap();
     write(&fixture.path("d/f"), "kept");
     let mounted = fixture.mounted.take().unwrap();
-    mounted.unmount(false).unwrap();
+    common::patiently("unmounting", || mounted.unmount(false));
     mounted.wait().unwrap();
     assert_eq!(names(&fixture.root), Vec::<String>::new());
     let volume = txfs::Volume::open(&fixture.volume_path).unwrap();
@@ -365,6 +365,6 @@ fn a_volume_keeps_its_files_over_a_remount() {
         txfs_fuse::mount(volume, &fixture.volume_path, &fixture.root, &txfs_fuse::MountOptions::default())
             .unwrap();
     assert_eq!(read(&fixture.path("d/f")), "kept");
-    again.unmount(false).unwrap();
+    common::patiently("unmounting", || again.unmount(false));
     again.wait().unwrap();
 }

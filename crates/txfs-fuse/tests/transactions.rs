@@ -425,6 +425,33 @@ fn views_come_and_go() {
     fixture.finish();
 }
 
+/// The kernel keeps the name of a file that is open while the view ends, and the view's number with it.
+#[test]
+fn a_view_is_forgotten_when_the_last_file_in_it_is_closed() {
+    let Some(fixture) = Fixture::new() else { return };
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse().unwrap_or(0));
+    if (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) < (6, 18) {
+        println!("skipped: Linux {} keeps such names until it needs memory", release.trim());
+        return;
+    }
+    for commits in [true, false] {
+        let open = fixture.begin();
+        write(&open.path("file"), "content");
+        let kept = std::fs::File::open(open.path("file")).unwrap();
+        if commits {
+            open.commit()
+        } else {
+            open.abort()
+        }
+        let known = || fixture.client().stat().unwrap()["mount"]["views_known"].as_u64().unwrap();
+        assert_eq!(known(), 1, "it is in use");
+        drop(kept);
+        common::eventually("the ended view is forgotten", || known() == 0);
+    }
+    fixture.finish();
+}
+
 /// The kernel answers reads at the end of a file without asking: what it answers is a read all the same.
 #[test]
 fn where_a_file_ends_is_read_on_a_mount_too() {

@@ -287,10 +287,20 @@ pub(crate) struct InvalidateEntry {
     pub flags: u32,
 }
 
+/// `fuse_notify_prune_out`, followed by node ids of 8 bytes each.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct Prune {
+    pub count: u32,
+    pub padding: u32,
+    pub spare: u64,
+}
+
 /// Codes of notifications, in the error field of their header.
 pub(crate) mod notify {
     pub(crate) const INVALIDATE_INODE: i32 = 2;
     pub(crate) const INVALIDATE_ENTRY: i32 = 3;
+    pub(crate) const PRUNE: i32 = 9;
 }
 
 /// Flags in the INIT exchange.
@@ -355,5 +365,6 @@ mod tests {
         assert_eq!(size_of::<InitOut>(), 64);
         assert_eq!(size_of::<InvalidateInode>(), 24);
         assert_eq!(size_of::<InvalidateEntry>(), 16);
+        assert_eq!(size_of::<Prune>(), 16);
     }
 }

@@ -4,7 +4,7 @@
 //! page locks and directory locks that are held by requests under way, so a thread that serves requests must never
 //! send one (see `invalidate`).
 
-use super::abi::{InvalidateEntry, InvalidateInode, OutHeader, notify};
+use super::abi::{InvalidateEntry, InvalidateInode, OutHeader, Prune, notify};
 use rustix::io::Errno as SystemErrno;
 use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
@@ -49,6 +49,12 @@ impl Device {
     pub(crate) fn invalidate_entry(&self, parent: u64, name: &[u8]) -> io::Result<bool> {
         let message = InvalidateEntry { parent, name_len: name.len() as u32, flags: 0 };
         self.notify(notify::INVALIDATE_ENTRY, &[bytemuck::bytes_of(&message), name, &[0]])
+    }
+
+    /// Tells the kernel to give up the cached names of nodes that nobody uses. Linux 6.18 and newer do; older ones refuse.
+    pub(crate) fn prune(&self, nodes: &[u64]) -> io::Result<()> {
+        let message = Prune { count: nodes.len() as u32, ..Prune::default() };
+        self.notify(notify::PRUNE, &[bytemuck::bytes_of(&message), bytemuck::cast_slice(nodes)]).map(drop)
     }
 
     fn notify(&self, code: i32, parts: &[&[u8]]) -> io::Result<bool> {

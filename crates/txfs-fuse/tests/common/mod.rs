@@ -72,7 +72,7 @@ impl Fixture {
     /// Unmounts properly and closes the volume.
     pub fn finish(mut self) {
         let mounted = self.mounted.take().unwrap();
-        mounted.unmount(false).unwrap();
+        patiently("unmounting", || mounted.unmount(false));
         mounted.wait().unwrap();
     }
 
@@ -127,6 +127,16 @@ pub fn read(path: &Path) -> String {
 
 pub fn write(path: &Path, content: &str) {
     std::fs::write(path, content).unwrap();
+}
+
+/// Tries until it works: whoever looks at all mounts, and a child of another test between fork and exec, which still has the
+/// files that this one had open, keeps a mount busy for a moment.
+pub fn patiently<E: std::fmt::Display>(what: &str, mut attempt: impl FnMut() -> Result<(), E>) {
+    let started = std::time::Instant::now();
+    while let Err(error) = attempt() {
+        assert!(started.elapsed().as_secs() < 20, "{what}: {error}");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
 }
 
 /// Waits for something that another thread or process will do.
