@@ -66,6 +66,7 @@ pub enum Command {
     Get(Get),
     Check(Check),
     Stat(Stat),
+    Log(Log),
     Gc(Gc),
     Completions(Completions),
     Man(Man),
@@ -418,6 +419,31 @@ pub struct Stat {
     /// The volume, or its mount
     #[arg(value_name = "VOLUME|MOUNT", value_hint = ValueHint::DirPath)]
     pub target: PathBuf,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Show the commits of `txfs run`, newest first
+///
+/// Each commit of `txfs run` leaves a line: its number, when and by which command it was made, what its -m says, and how much
+/// it changed. The volume keeps the last 1000 of them.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  txfs log
+  txfs log -n 5 ~/volume
+  txfs log --json ~/files       a mount does as well")]
+pub struct Log {
+    /// The volume, or its mount; by default the mount that holds the current directory
+    #[arg(value_name = "VOLUME|MOUNT", value_hint = ValueHint::DirPath)]
+    pub target: Option<PathBuf>,
+    /// How many commits to show
+    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 20)]
+    pub count: u64,
+    /// Only commits before the one with this number
+    #[arg(long, value_name = "NUMBER")]
+    pub before: Option<u64>,
     /// As JSON
     #[arg(long)]
     pub json: bool,

@@ -14,9 +14,21 @@ fn every_subcommand_explains_itself() {
         assert!(help.contains(words), "{words} is not in\n{help}");
     }
     assert!(!help.contains("__exec"));
-    for command in
-        ["mkfs", "mount", "umount", "run", "ls", "cat", "put", "get", "check", "stat", "completions", "man"]
-    {
+    for command in [
+        "mkfs",
+        "mount",
+        "umount",
+        "run",
+        "ls",
+        "cat",
+        "put",
+        "get",
+        "check",
+        "stat",
+        "log",
+        "completions",
+        "man",
+    ] {
         let help = sandbox.txfs([command, "--help"]).done().expect(0).stdout;
         assert!(help.contains("Examples:"), "{command}");
         assert!(!help.contains('\x1b'), "colours without a terminal");

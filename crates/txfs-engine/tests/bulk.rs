@@ -47,7 +47,7 @@ fn commit_placed(engine: &Engine, name: &str, placed: &Placed, durability: Durab
             data: Vec::new(),
             prepared: &MutationList::new(),
             durability,
-            apply: &|_, _| Ok(Applied { mutations: mutations.clone(), also_writes: ConflictSet::new() }),
+            apply: &|_, _| Ok(Applied { mutations: mutations.clone(), ..Applied::default() }),
         })
         .expect("commit");
 }

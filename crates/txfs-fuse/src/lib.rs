@@ -28,7 +28,7 @@ mod views;
 mod wire;
 
 pub use attach::unmount;
-pub use control::volume_stat;
+pub use control::{logged, volume_stat};
 pub use error::MountError;
 pub use options::MountOptions;
 pub use session::{MountHandle, MountedVolume, mount};

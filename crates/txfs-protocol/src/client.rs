@@ -6,8 +6,8 @@
 
 use crate::message::Cleaned;
 use crate::{
-    Begun, Change, ConflictReport, Durability, Isolation, OpenTransaction, PROTOCOL_VERSION, ProtocolError,
-    Request, Response, SOCKET_NAME, TransactionStatus, Welcome, read_frame, write_frame,
+    Begun, Change, ConflictReport, Durability, Isolation, Logged, OpenTransaction, PROTOCOL_VERSION,
+    ProtocolError, Request, Response, SOCKET_NAME, TransactionStatus, Welcome, read_frame, write_frame,
 };
 use rustix::fs::{Mode, OFlags};
 use std::io;
@@ -82,7 +82,8 @@ impl Client {
     /// Starts a transaction.
     pub fn begin(&mut self, isolation: Isolation, label: &str) -> Result<Begun, ProtocolError> {
         let (label, command) = (label.to_owned(), String::new());
-        self.begin_as(Request::Begin { isolation, label, command, policy: None, retry: false })
+        let (policy, retry, recorded) = (None, false, false);
+        self.begin_as(Request::Begin { isolation, label, command, policy, retry, recorded })
     }
 
     /// Starts a transaction as a `Request::Begin` says.
@@ -142,6 +143,25 @@ impl Client {
             Response::List { transactions } => Ok(transactions),
             _ => Err(ProtocolError::Unexpected { request: "list" }),
         }
+    }
+
+    /// Recorded commits before the number `before`, or all, newest first, `limit` at most.
+    pub fn log(&mut self, mut before: Option<u64>, limit: u64) -> Result<Vec<Logged>, ProtocolError> {
+        let mut all: Vec<Logged> = Vec::new();
+        while (all.len() as u64) < limit {
+            let left = limit - all.len() as u64;
+            match self.call(&Request::Log { before, limit: left })? {
+                Response::Log { commits } => match commits.last() {
+                    Some(last) => {
+                        before = Some(last.sequence);
+                        all.extend(commits);
+                    }
+                    None => break,
+                },
+                _ => return Err(ProtocolError::Unexpected { request: "log" }),
+            }
+        }
+        Ok(all)
     }
 
     /// Statistics of volume and mount.

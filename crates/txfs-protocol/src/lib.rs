@@ -19,8 +19,8 @@ pub use conflict::{Access, Conflict, ConflictKind, ConflictReport, Other, OtherS
 pub use error::ProtocolError;
 pub use frame::{FRAME_BYTES_MAX, read_frame, write_frame};
 pub use message::{
-    Begun, Change, ChangeKind, Cleaned, Durability, Isolation, OpenTransaction, Policy, Request, Response,
-    TransactionStatus, Welcome,
+    Begun, Change, ChangeKind, Cleaned, Durability, Isolation, Logged, OpenTransaction, Policy, Request,
+    Response, TransactionStatus, Welcome,
 };
 
 /// The version of these messages; both sides refuse another one.

@@ -35,6 +35,9 @@ pub enum Request {
         /// that one was, and wins in the end.
         #[serde(default)]
         retry: bool,
+        /// Its commit leaves an entry in the volume's history.
+        #[serde(default)]
+        recorded: bool,
     },
     /// Commits it; answered by `Committed` or `Conflicted`. Either way the connection has no transaction afterwards.
     Commit {
@@ -55,6 +58,14 @@ pub enum Request {
     List,
     /// Statistics of volume and mount; answered by `Stat`.
     Stat,
+    /// Recorded commits, newest first; answered by `Log`, some at a time.
+    Log {
+        /// Only commits with a smaller number.
+        #[serde(default)]
+        before: Option<u64>,
+        /// How many at most; the owner may send fewer, but none only when there are no more.
+        limit: u64,
+    },
     /// Makes everything committed so far durable; answered by `Done`.
     Sync,
     /// Moves live data together and frees the space between; answered by `Cleaned`.
@@ -85,6 +96,7 @@ impl Request {
             Request::Changes { .. } => "changes",
             Request::List => "list",
             Request::Stat => "stat",
+            Request::Log { .. } => "log",
             Request::Sync => "sync",
             Request::Clean { .. } => "clean",
             Request::Unmount { .. } => "unmount",
@@ -129,6 +141,11 @@ pub enum Response {
         /// Named numbers and texts; what is in it may grow with versions.
         stat: serde_json::Value,
     },
+    /// To `Log`.
+    Log {
+        /// Newest first.
+        commits: Vec<Logged>,
+    },
     /// To `Clean`.
     Cleaned(Cleaned),
     /// To `Sync` and `Unmount`.
@@ -140,6 +157,27 @@ pub enum Response {
         /// One sentence: what failed, on what, and what to do.
         message: String,
     },
+}
+
+/// A commit in the volume's history.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Logged {
+    /// Its place in the order of commits.
+    pub sequence: u64,
+    /// When it was made, as in RFC 3339.
+    pub time: String,
+    /// The process that it was made for; 0 when nobody knew.
+    pub process: u32,
+    /// The command that it was made for; may be empty.
+    pub command: String,
+    /// What it was for; may be empty.
+    pub message: String,
+    /// Files, directories and other nodes that it made, changed or removed.
+    pub nodes: u64,
+    /// Names that it added, changed or removed.
+    pub names: u64,
+    /// Bytes of new file data, whole pages.
+    pub data_bytes: u64,
 }
 
 /// What cleaning did.

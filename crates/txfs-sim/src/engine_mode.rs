@@ -348,7 +348,7 @@ impl EngineSession {
                     .zip(extents)
                     .map(|(key, extent)| Mutation::Put { key: key.clone(), value: extent.encode() });
                 let mutations = last.values().cloned().chain(puts).collect();
-                Ok(Applied { mutations, also_writes: ConflictSet::new() })
+                Ok(Applied { mutations, ..Applied::default() })
             },
         })?;
         runner.report.commits += 1;

@@ -124,11 +124,13 @@ fn write_skew_does_not_happen() {
                     let transaction = volume.begin();
                     let other = number(&transaction, &format!("on-call-{}", 1 - mine)).expect("read");
                     barrier.wait();
-                    if other == 1 {
-                        transaction.write_file(format!("on-call-{mine}"), b"0").expect("write");
-                    }
-                    match transaction.commit(Durability::Ordered) {
-                        Ok(_) => {}
+                    // The one who is too late is told at the write or at the commit.
+                    let written = match other {
+                        1 => transaction.write_file(format!("on-call-{mine}"), b"0"),
+                        _ => Ok(()),
+                    };
+                    match written.and_then(|()| transaction.commit(Durability::Ordered).map(drop)) {
+                        Ok(()) => {}
                         Err(error) => assert!(error.is_conflict(), "{error}"),
                     }
                 });

@@ -41,6 +41,8 @@ pub struct TransactionOptions {
     pub process: Option<u32>,
     /// The command that it is made for; by default that of the process.
     pub command: Option<String>,
+    /// Its commit leaves an entry in the volume's history ([`crate::Volume::history`]).
+    pub recorded: bool,
 }
 
 impl TransactionOptions {
@@ -130,6 +132,8 @@ pub struct OpenOptions {
     /// How long a change that finds no space waits for snapshots and open transactions that still see what was deleted
     /// or overwritten: it fails when none of them has ended for so long.
     pub reader_patience: std::time::Duration,
+    /// How many recorded commits the volume's history keeps.
+    pub history_commits_max: u64,
 }
 
 impl Default for CreateOptions {
@@ -158,6 +162,7 @@ impl Default for OpenOptions {
             checkpoint_distance_bytes: 16 << 20,
             checkpoint_change_bytes: 1024,
             reader_patience: std::time::Duration::from_secs(5),
+            history_commits_max: 1000,
         }
     }
 }

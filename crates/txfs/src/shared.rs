@@ -12,6 +12,7 @@ use parking_lot::{Mutex, RwLock};
 use txfs_engine::Engine;
 
 use crate::error::{Error, Result};
+use crate::history::HistoryLength;
 use crate::observe::CommitObserver;
 use crate::options::{Clock, OpenOptions};
 use crate::records::{InodeRecord, NameHasher};
@@ -31,6 +32,8 @@ pub(crate) struct Shared {
     /// Unwritten data that all transactions hold in memory.
     pub(crate) buffered_bytes: AtomicUsize,
     pub(crate) uses: Mutex<Uses>,
+    /// Of the record of commits.
+    pub(crate) history: HistoryLength,
     pub(crate) observers: RwLock<Vec<Arc<dyn CommitObserver>>>,
 }
 

@@ -17,6 +17,7 @@ use crate::attempts::Attempts;
 use crate::base::BaseView;
 use crate::check::VolumeCheck;
 use crate::error::Result;
+use crate::history::{HistoryLength, RecordedCommit};
 use crate::observe::CommitObserver;
 use crate::options::{CreateOptions, OpenOptions, TransactionOptions};
 use crate::records::{InodeRecord, NameHasher, key, small};
@@ -42,6 +43,8 @@ pub struct VolumeStat {
     pub sequence: u64,
     /// Open transactions.
     pub transactions_open: usize,
+    /// Recorded commits in the history.
+    pub history_commits: u64,
     /// Unwritten data that open transactions hold in memory, in bytes.
     pub buffered_bytes: usize,
     /// Nodes that something refers to: open files, and what a mount's kernel remembers.
@@ -130,6 +133,7 @@ impl Volume {
             transactions_open: AtomicUsize::new(0),
             buffered_bytes: AtomicUsize::new(0),
             uses: Default::default(),
+            history: HistoryLength::load(&snapshot)?,
             observers: Default::default(),
             engine,
         };
@@ -232,6 +236,30 @@ impl Volume {
         SnapshotView::new(&self.shared, self.shared.engine.snapshot())
     }
 
+    /// The commits that were recorded ([`TransactionOptions::recorded`]) before the one with the number `before`, or all,
+    /// newest first, `limit` at most. The volume keeps the last [`OpenOptions::history_commits_max`] of them.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("vol");
+    /// # txfs::Volume::create(&path)?;
+    /// # let volume = txfs::Volume::open(&path)?;
+    /// use txfs::{Durability, Paths, TransactionOptions};
+    ///
+    /// let options = TransactionOptions { recorded: true, label: "first import".into(), ..Default::default() };
+    /// let tx = volume.begin_with(options);
+    /// tx.write_file("data", b"1")?;
+    /// let receipt = tx.commit(Durability::Durable)?;
+    /// let last = &volume.history(None, 1)?[0];
+    /// assert_eq!((last.sequence, last.message.as_str()), (receipt.sequence, "first import"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn history(&self, before: Option<u64>, limit: usize) -> Result<Vec<RecordedCommit>> {
+        crate::history::list(&self.shared.engine.snapshot(), before, limit)
+    }
+
     /// Makes everything committed so far durable.
     pub fn sync(&self) -> Result<()> {
         Ok(self.shared.engine.sync()?)
@@ -276,6 +304,7 @@ impl Volume {
             volume_id: self.volume_id(),
             sequence: engine.sequence,
             transactions_open: self.shared.transactions_open.load(Ordering::Relaxed),
+            history_commits: self.shared.history.get(),
             buffered_bytes: self.shared.buffered_bytes.load(Ordering::Relaxed),
             nodes_in_use: self.shared.nodes_in_use(),
             statistics: self.shared.statistics()?,

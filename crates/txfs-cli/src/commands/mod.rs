@@ -5,6 +5,7 @@ mod check;
 mod completions;
 mod gc;
 mod get;
+mod log;
 mod ls;
 mod man;
 mod mkfs;
@@ -66,6 +67,7 @@ pub fn main(arguments: Vec<OsString>) -> u8 {
         Command::Get(arguments) => get::run(arguments),
         Command::Check(arguments) => check::run(arguments),
         Command::Stat(arguments) => stat::run(arguments),
+        Command::Log(arguments) => log::run(arguments),
         Command::Gc(arguments) => gc::run(arguments),
         Command::Completions(arguments) => completions::run(arguments),
         Command::Man(arguments) => man::run(arguments),

@@ -47,7 +47,8 @@ pub fn list(arguments: TxList) -> Result<(), Error> {
     Ok(())
 }
 
-fn current_mount() -> Result<PathBuf, Error> {
+/// The volume of the mount that holds the current directory.
+pub(super) fn current_mount() -> Result<PathBuf, Error> {
     let here = std::env::current_dir()
         .map_err(|source| Error::io("find the current directory", Path::new("."), source))?;
     match mounts::txfs_holding(&here) {

@@ -260,6 +260,7 @@ fn begin(arguments: &Run, retry: bool) -> Request {
             Policy::Eager => txfs_protocol::Policy::Eager,
         }),
         retry,
+        recorded: true,
     }
 }
 

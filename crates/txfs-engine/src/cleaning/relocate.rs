@@ -125,7 +125,7 @@ impl Shared {
                 for (group, place) in batch.iter().zip(places) {
                     group.apply(read, extents, place, &mut mutations)?;
                 }
-                Ok(Applied { mutations, also_writes: ConflictSet::new() })
+                Ok(Applied { mutations, ..Applied::default() })
             },
         };
         let (_, record, _) = self.sequence(

@@ -58,6 +58,19 @@ pub struct Applied {
     pub mutations: Vec<Mutation>,
     /// Ranges that turned out to be written only now: they doom others, and are not validated.
     pub also_writes: ConflictSet,
+    /// Values under keys that end with the commit's number, which nobody knows before: the keys without it. It is added as 8
+    /// bytes, big-endian.
+    pub numbered: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Applied {
+    /// Makes mutations of what waited for the commit's number.
+    pub(crate) fn number(&mut self, sequence: u64) {
+        self.mutations.extend(self.numbered.drain(..).map(|(mut key, value)| {
+            key.extend_from_slice(&sequence.to_be_bytes());
+            Mutation::Put { key, value }
+        }));
+    }
 }
 
 /// Turns the current state, and the places where the commit's data went, into mutations. It must be a pure function:

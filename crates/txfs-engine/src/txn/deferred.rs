@@ -240,7 +240,8 @@ impl Shared {
             let current = self.state.load();
             let group = &sequencer.group;
             let extents = locate(described, group.segment, group.next_offset);
-            let applied = (commit.apply)(&current.view, &extents)?;
+            let mut applied = (commit.apply)(&current.view, &extents)?;
+            applied.number(sequencer.sequence + 1);
             mutation_bytes.clear();
             mutation_bytes.extend_from_slice(prepared.encoded);
             encode(&applied, &mut mutation_bytes)?;

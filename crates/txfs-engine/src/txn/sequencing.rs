@@ -69,7 +69,8 @@ impl Shared {
                     extents
                 }
             };
-            let applied = (commit.apply)(&current.view, &extents)?;
+            let mut applied = (commit.apply)(&current.view, &extents)?;
+            applied.number(sequencer.sequence + 1);
             mutation_bytes.clear();
             if !prepared.is_large() {
                 mutation_bytes.extend_from_slice(prepared.encoded);

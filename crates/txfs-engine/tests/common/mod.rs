@@ -76,7 +76,7 @@ pub fn commit_at(
         data: Vec::new(),
         prepared: &MutationList::new(),
         durability,
-        apply: &|_, _| Ok(Applied { mutations: mutations.to_vec(), also_writes: ConflictSet::new() }),
+        apply: &|_, _| Ok(Applied { mutations: mutations.to_vec(), ..Applied::default() }),
     })
 }
 
@@ -109,7 +109,7 @@ pub fn put_blob(
                 .enumerate()
                 .map(|(index, extent)| Mutation::Put { key: blob_key(name, index), value: extent.encode() })
                 .collect();
-            Ok(Applied { mutations, also_writes: ConflictSet::new() })
+            Ok(Applied { mutations, ..Applied::default() })
         },
     })
 }

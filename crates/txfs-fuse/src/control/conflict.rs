@@ -1,5 +1,6 @@
 //! Conflict reports in the form in which clients get them.
 
+use super::history::rfc_3339;
 use txfs::ConflictKind as Kind;
 use txfs_protocol::{Access, Conflict, ConflictKind, ConflictReport, Other, OtherState};
 
@@ -43,11 +44,6 @@ fn to_kind(kind: &Kind) -> ConflictKind {
 }
 
 fn to_other(other: &txfs::Other) -> Other {
-    // 2026-11-22 10:31:07 UTC
-    let rfc_3339 = |time: txfs::Timestamp| {
-        let text = time.to_string().replace(" UTC", "").replace(' ', "T");
-        format!("{text}.{:09}Z", time.nanoseconds)
-    };
     Other {
         state: match other.state {
             txfs::OtherState::Committed => OtherState::Committed,

@@ -4,6 +4,7 @@
 //! commits (the volume then calls the invalidator, on this thread); then the view ends; then the client hears of it.
 
 use super::conflict::to_report;
+use super::history::logged;
 use super::{credentials, stat};
 use crate::session::{MountHandle, Shared};
 use crate::views::{Beginner, MountView};
@@ -23,6 +24,9 @@ const TEXT_BYTES_MAX: usize = 4096;
 
 /// About how many bytes of changes one response holds; far below the frame's limit.
 const CHANGES_BYTES_MAX: usize = 1 << 20;
+
+/// How many recorded commits one response holds at most; their texts are bounded.
+const LOGGED_TOGETHER: u64 = 200;
 
 struct Connection {
     handle: MountHandle,
@@ -78,8 +82,9 @@ impl Connection {
         }
         match request {
             Request::Hello { protocol, command, .. } => self.greet(protocol, command),
-            Request::Begin { isolation, label, command, policy, retry } => {
-                let options = self.options(isolation, label, command, policy);
+            Request::Begin { isolation, label, command, policy, retry, recorded } => {
+                let options =
+                    TransactionOptions { recorded, ..self.options(isolation, label, command, policy) };
                 self.begin(options, retry)
             }
             Request::Commit { durability } => self.commit(durability),
@@ -94,6 +99,13 @@ impl Connection {
                 Ok(stat) => Response::Stat { stat },
                 Err(error) => failed(&error),
             },
+            Request::Log { before, limit } => {
+                let limit = limit.min(LOGGED_TOGETHER) as usize;
+                match self.shared().filesystem.views.volume().history(before, limit) {
+                    Ok(commits) => Response::Log { commits: commits.into_iter().map(logged).collect() },
+                    Err(error) => failed(&error),
+                }
+            }
             Request::Sync => match self.shared().filesystem.views.volume().sync() {
                 Ok(()) => Response::Done,
                 Err(error) => failed(&error),
@@ -153,6 +165,7 @@ impl Connection {
             label: shortened(label),
             process: Some(self.peer.pid),
             command: Some(command),
+            recorded: false,
         }
     }
 

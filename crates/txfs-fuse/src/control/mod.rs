@@ -9,8 +9,10 @@
 mod conflict;
 mod connection;
 mod credentials;
+mod history;
 mod stat;
 
+pub use history::logged;
 pub use stat::volume_stat;
 
 use crate::error::MountError;

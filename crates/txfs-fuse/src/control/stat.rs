@@ -36,6 +36,7 @@ pub fn volume_stat(stat: &VolumeStat) -> Value {
             "sequence": stat.sequence,
             "opened_times": engine.epoch,
             "transactions_open": stat.transactions_open,
+            "history_commits": stat.history_commits,
             "transactions_buffered_bytes": stat.buffered_bytes,
             "nodes_in_use": stat.nodes_in_use,
             "snapshots": engine.snapshots,

@@ -167,7 +167,7 @@ impl Ledger {
                     .map(|(key, extent)| Mutation::Put { key: key.clone(), value: extent.encode() });
                 let mut all: Vec<Mutation> = mutations.iter().cloned().chain(puts).collect();
                 all.push(Mutation::Put { key: COUNTER.to_vec(), value: number.to_be_bytes().to_vec() });
-                Ok(Applied { mutations: all, also_writes: ConflictSet::new() })
+                Ok(Applied { mutations: all, ..Applied::default() })
             },
         })?;
         let number = given.load(Ordering::SeqCst);

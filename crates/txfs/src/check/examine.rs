@@ -29,13 +29,14 @@ struct Examination {
 /// Examines one state of the volume.
 pub(super) fn examine(read: &dyn Read, hasher: &NameHasher) -> Result<VolumeCheck> {
     let mut examination = Examination::default();
-    for pass in 0..6 {
+    for pass in 0..7 {
         let result = match pass {
             0 => examination.read_inodes(read),
             1 => examination.read_orphans(read),
             2 => examination.read_entries(read, hasher),
             3 => examination.read_extents(read),
             4 => examination.read_attachments(read),
+            5 => examination.read_history(read),
             _ => examination.check_counter(read),
         };
         match result {
@@ -99,6 +100,14 @@ impl Examination {
                     self.add(ProblemKind::Record, Some(ino), detail);
                 }
             },
+        })
+    }
+
+    fn read_history(&mut self, read: &dyn Read) -> Result<()> {
+        each(read, key::HISTORY_TAG, &mut |key, value| {
+            if let Err(error) = crate::history::entry(key, value) {
+                self.add(ProblemKind::Record, None, error.to_string());
+            }
         })
     }
 

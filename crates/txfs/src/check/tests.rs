@@ -51,7 +51,7 @@ impl Planted {
                 data: Vec::new(),
                 prepared: &MutationList::new(),
                 durability: Durability::Ordered,
-                apply: &|_, _| Ok(Applied { mutations: mutations.clone(), also_writes: ConflictSet::new() }),
+                apply: &|_, _| Ok(Applied { mutations: mutations.clone(), ..Applied::default() }),
             })
             .unwrap();
     }

@@ -8,6 +8,7 @@ pub(crate) const EXTENT_TAG: u8 = b'e';
 pub(crate) const SYMLINK_TAG: u8 = b'l';
 pub(crate) const XATTR_TAG: u8 = b'x';
 pub(crate) const ORPHAN_TAG: u8 = b'o';
+pub(crate) const HISTORY_TAG: u8 = b'h';
 
 /// The meta key of the number above all inode numbers in use.
 pub(crate) const NEXT_INO: &[u8] = b"mnext_ino";
@@ -36,6 +37,10 @@ pub(crate) fn symlink(ino: Ino) -> [u8; 9] {
 
 pub(crate) fn orphan(ino: Ino) -> [u8; 9] {
     tagged(ORPHAN_TAG, ino)
+}
+
+pub(crate) fn history(sequence: u64) -> [u8; 9] {
+    tagged(HISTORY_TAG, sequence)
 }
 
 pub(crate) fn dirent(directory: Ino, hash: u64) -> [u8; 17] {

@@ -11,6 +11,7 @@
 //! | symlink target | `l`, ino (8) | version 1 (1), the target's bytes |
 //! | extended attribute | `x`, ino (8), name (1 to 255) | version 1 (1), the value's bytes |
 //! | orphan | `o`, ino (8) | version 1 (1) |
+//! | recorded commit | `h`, commit number (8) | [`history`] |
 //! | next inode number | `m`, `next_ino` | version 1 (1), number (8, little-endian) |
 //!
 //! An extent covers up to 64 pages of 4096 bytes from its first page on; extents of one file never overlap, and pages
@@ -33,6 +34,7 @@
 //! the layout; a decoder refuses versions that it does not know. Decoding never panics.
 
 pub(crate) mod dirent;
+pub(crate) mod history;
 pub(crate) mod inode;
 pub(crate) mod key;
 pub(crate) mod number;
@@ -41,6 +43,7 @@ pub(crate) mod small;
 mod tests;
 
 pub(crate) use dirent::{Bucket, Dirent, NameHasher};
+pub(crate) use history::HistoryRecord;
 pub(crate) use inode::InodeRecord;
 
 /// Why stored bytes do not decode.

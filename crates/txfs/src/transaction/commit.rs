@@ -9,6 +9,7 @@ use super::apply::{Surroundings, apply};
 use super::plan::Plan;
 use super::session::Session;
 use crate::error::Result;
+use crate::history;
 use crate::observe::CommitChanges;
 
 impl Session {
@@ -38,7 +39,9 @@ impl Session {
             return nothing_to_add(unchanged);
         }
         let data = std::mem::take(&mut plan.data);
-        let ends = RefCell::new((Vec::new(), Vec::new()));
+        let by = self.committer();
+        let entry = self.recorded.then(|| plan.history_entry(&by.origin));
+        let ends = RefCell::new((Vec::new(), Vec::new(), 0));
         let commit = Commit {
             snapshot: &self.snapshot,
             reads: &plan.reads,
@@ -47,16 +50,23 @@ impl Session {
             prepared: &plan.prepared,
             durability,
             apply: &|read, places| {
-                let (orphans, removing) = &mut *ends.borrow_mut();
+                let (orphans, removing, dropped) = &mut *ends.borrow_mut();
                 let begin_removal = &|ino| shared.begin_removal(ino);
                 let mut surroundings = Surroundings { begin_removal, orphans, removing };
-                Ok(apply(&plan, read, places, &mut surroundings)?)
+                let mut applied = apply(&plan, read, places, &mut surroundings)?;
+                if let Some(entry) = &entry {
+                    *dropped = history::record(shared, entry, read, &mut applied)?;
+                }
+                Ok(applied)
             },
         };
-        let committed = shared.engine.commit_by(commit, self.committer());
-        let (orphans, removing) = ends.into_inner();
+        let committed = shared.engine.commit_by(commit, by);
+        let (orphans, removing, dropped) = ends.into_inner();
         shared.end_removal(&removing);
         let receipt = committed.map_err(|error| self.explain(error))?;
+        if entry.is_some() {
+            shared.history.note(dropped);
+        }
         // In use when it was applied, perhaps not any more; or only too large to go at once.
         shared.reclaim_or_warn(&orphans);
         Ok(CommitChanges { sequence: receipt.sequence, ..plan.changes })

@@ -122,7 +122,8 @@ impl Transaction {
         }
         let recording = options.isolation == Isolation::Serializable;
         let by = Committer { origin, age: Some(age.unwrap_or(id)) };
-        let session = Session::of_transaction(shared, recording, by, claims);
+        let mut session = Session::of_transaction(shared, recording, by, claims);
+        session.recorded = options.recorded;
         shared.transactions_open.fetch_add(1, Ordering::Relaxed);
         Transaction {
             shared: shared.clone(),

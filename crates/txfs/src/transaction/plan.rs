@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use txfs_engine::{Chunk, ConflictSet, Extent, MutationList};
+use txfs_engine::{Chunk, ConflictSet, Extent, MutationList, Origin};
 
 use super::overlay::{FileData, InodeState, Overlay, PageRanges};
 use super::spill::page_runs;
@@ -17,8 +17,8 @@ use crate::conflict::{
     ATTRIBUTE_SPACE, EXISTS, NAME_SPACE, PAGE_SPACE, PARENT, PERMISSIONS, SIZE, XATTR_SPACE,
 };
 use crate::observe::CommitChanges;
-use crate::records::{InodeRecord, NameHasher, key, small};
-use crate::types::{Ino, NodeKind, PAGE_BYTES};
+use crate::records::{HistoryRecord, InodeRecord, NameHasher, key, small};
+use crate::types::{Ino, NodeKind, PAGE_BYTES, Timestamp};
 
 /// A transaction's intents, ready to be applied.
 #[derive(Default)]
@@ -33,6 +33,8 @@ pub(crate) struct Plan {
     /// A number above those of all inodes made here; 0 when none was made.
     pub(crate) next_ino: Ino,
     pub(crate) changes: CommitChanges,
+    /// New content, in bytes.
+    data_bytes: u64,
 }
 
 /// One inode's intents.
@@ -112,6 +114,20 @@ impl Plan {
         plan
     }
 
+    /// What the volume's history keeps of it.
+    pub(crate) fn history_entry(&self, by: &Origin) -> HistoryRecord {
+        let transaction = by.transaction.as_deref().cloned().unwrap_or_default();
+        HistoryRecord {
+            time: Timestamp::new(by.time.0, by.time.1),
+            process: by.process,
+            nodes: self.changes.inodes.len() as u64,
+            names: self.changes.names.len() as u64,
+            data_bytes: self.data_bytes,
+            command: transaction.command,
+            message: transaction.label,
+        }
+    }
+
     /// True when there is nothing to commit.
     pub(crate) fn is_empty(&self) -> bool {
         self.inodes.is_empty() && self.prepared.is_empty()
@@ -184,6 +200,7 @@ impl Plan {
         let mut fresh = BTreeMap::new();
         for (first, extent) in std::mem::take(&mut data.placed) {
             cleared.insert(first, first + u64::from(extent.pages()) - 1);
+            self.data_bytes += u64::from(extent.len);
             fresh.insert(first, Source::Placed(extent));
         }
         if drop {
@@ -193,6 +210,7 @@ impl Plan {
                 let pages = (chunk.0.len() as u64).div_ceil(PAGE_BYTES);
                 cleared.insert(first, first + pages - 1);
                 fresh.insert(first, Source::Chunk(self.data.len()));
+                self.data_bytes += chunk.0.len() as u64;
                 self.data.push(chunk);
             }
         }

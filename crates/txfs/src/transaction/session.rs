@@ -33,6 +33,8 @@ pub(crate) struct Session {
     pub(crate) time: Timestamp,
     /// Reads are recorded: the transaction is serializable.
     pub(crate) recording: bool,
+    /// Its commit leaves an entry in the volume's history.
+    pub(crate) recorded: bool,
     /// Changes are allowed.
     pub(crate) writable: bool,
     pub(crate) reads: ConflictSet,
@@ -79,6 +81,7 @@ impl Session {
             watch: None,
             time: Timestamp::default(),
             recording,
+            recorded: false,
             writable,
             reads: ConflictSet::new(),
             overlay: Overlay::default(),
