@@ -32,7 +32,8 @@ impl HistoryRecord {
             number::put(&mut bytes, number);
         }
         for text in [&self.command, &self.message] {
-            let text = &text[..text.floor_char_boundary(TEXT_BYTES_MAX)];
+            let fits = (0..=text.len().min(TEXT_BYTES_MAX)).rev().find(|end| text.is_char_boundary(*end));
+            let text = &text[..fits.unwrap_or(0)];
             bytes.extend_from_slice(&(text.len() as u16).to_le_bytes());
             bytes.extend_from_slice(text.as_bytes());
         }
