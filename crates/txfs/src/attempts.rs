@@ -111,15 +111,16 @@ impl Attempts {
 
     /// How long to wait before the next one: longer each time, and never quite the same for two; not long for an elder.
     pub fn pause(&self) -> Duration {
-        let pause = pause(self.count);
+        let pause = back_off(self.count, PAUSE_FIRST, PAUSE_MAX);
         if self.count + 1 >= ELDER_FROM { pause.min(ELDER_PAUSE_MAX) } else { pause }
     }
 }
 
-/// How long to wait after so many attempts.
-pub(crate) fn pause(attempts: u32) -> Duration {
+/// How long to wait after so many attempts: `first` after one, twice as long each time, up to `longest`; each between half
+/// and all of it, by chance, so that two that met part ways.
+pub fn back_off(attempts: u32, first: Duration, longest: Duration) -> Duration {
     let doubled = 1u32.checked_shl(attempts.saturating_sub(1)).unwrap_or(u32::MAX);
-    let whole = PAUSE_FIRST.saturating_mul(doubled).min(PAUSE_MAX);
+    let whole = first.saturating_mul(doubled).min(longest);
     let chance = RandomState::new().hash_one(attempts) % 1000;
     whole / 2 + whole / 2 * chance as u32 / 1000
 }
@@ -131,9 +132,9 @@ mod tests {
     #[test]
     fn pauses_grow_and_stay_bounded() {
         for attempts in 1..100 {
-            let pause = pause(attempts);
+            let pause = back_off(attempts, PAUSE_FIRST, PAUSE_MAX);
             assert!(pause >= PAUSE_FIRST / 2 && pause <= PAUSE_MAX, "{attempts}: {pause:?}");
         }
-        assert!(pause(30) >= PAUSE_MAX / 2);
+        assert!(back_off(30, PAUSE_FIRST, PAUSE_MAX) >= PAUSE_MAX / 2);
     }
 }

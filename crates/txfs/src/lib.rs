@@ -57,7 +57,7 @@ mod types;
 mod view;
 mod volume;
 
-pub use attempts::Attempts;
+pub use attempts::{Attempts, back_off};
 pub use base::BaseView;
 pub use check::{Problem, ProblemKind, VolumeCheck};
 pub use conflict::{Access, Conflict, ConflictKind, ConflictReport, Other, OtherState};

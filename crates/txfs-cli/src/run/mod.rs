@@ -237,7 +237,7 @@ fn conflicted(
     if retries_done >= retries {
         return Next::End;
     }
-    signals.sleep(back_off(retries_done));
+    signals.sleep(txfs::back_off(retries_done + 1, BACK_OFF_FIRST, BACK_OFF_MAX));
     if let Some(signal) = signals.interrupted() {
         outcome.exit_code = 128u8.wrapping_add(signal as u8);
         outcome.outcome = Verdict::Aborted;
@@ -310,34 +310,7 @@ fn explain(conflict: &ConflictReport, how: &str, retries_done: u32, retries: u32
     output::notice(&format!("{how} with another one that came first: {}; {next}", conflict.message));
 }
 
-/// 10 ms, 20 ms, 40 ms ... up to 2 s, each between half and all of it, so that two that conflicted part ways. (By its third
-/// attempt others give way to a transaction; the pauses are for those who are younger.)
-fn back_off(retries_done: u32) -> Duration {
-    let whole =
-        BACK_OFF_FIRST.saturating_mul(1u32.checked_shl(retries_done).unwrap_or(u32::MAX)).min(BACK_OFF_MAX);
-    let clock = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .map_or(0, |since| since.subsec_nanos());
-    let spread =
-        clock.wrapping_mul(2_654_435_761).wrapping_add(std::process::id().wrapping_mul(40_503)) % 1_000;
-    whole / 2 + whole / 2 * spread / 1_000
-}
-
 fn command_line(arguments: &Run) -> String {
     let words: Vec<_> = arguments.command.iter().map(|word| word.to_string_lossy()).collect();
     words.join(" ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pauses_grow_and_stay_bounded() {
-        for retries in 0..100 {
-            let pause = back_off(retries);
-            assert!(pause >= BACK_OFF_FIRST / 2 && pause <= BACK_OFF_MAX, "{retries}: {pause:?}");
-        }
-        assert!(back_off(20) >= BACK_OFF_MAX / 2);
-    }
 }

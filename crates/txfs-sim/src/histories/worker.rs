@@ -244,13 +244,7 @@ impl Worker<'_> {
     }
 
     fn put_name(&mut self, access: &dyn Access, recorder: &mut Recorder) -> Outcome<()> {
-        let item = self.name();
-        let found = access.find(item.object, item.member)?;
-        recorder.read(item, found.unwrap_or(ABSENT));
-        if found.is_some() {
-            access.remove(item.object, item.member)?;
-            recorder.write(item, ABSENT);
-        }
+        let item = self.clear_name(access, recorder)?;
         let file = access.create(item.object, item.member)?;
         recorder.write(item, file);
         let value = self.value();
@@ -260,6 +254,11 @@ impl Worker<'_> {
     }
 
     fn remove_name(&mut self, access: &dyn Access, recorder: &mut Recorder) -> Outcome<()> {
+        self.clear_name(access, recorder).map(drop)
+    }
+
+    /// Sees to it that a name is not there, and says which.
+    fn clear_name(&mut self, access: &dyn Access, recorder: &mut Recorder) -> Outcome<Item> {
         let item = self.name();
         let found = access.find(item.object, item.member)?;
         recorder.read(item, found.unwrap_or(ABSENT));
@@ -267,7 +266,7 @@ impl Worker<'_> {
             access.remove(item.object, item.member)?;
             recorder.write(item, ABSENT);
         }
-        Ok(())
+        Ok(item)
     }
 
     /// Only ever from a name to a later one, so that a file comes to each name at most once, and says which version of

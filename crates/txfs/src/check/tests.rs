@@ -107,6 +107,17 @@ fn wrong_link_counts_and_paths() {
 }
 
 #[test]
+fn recorded_commits_that_do_not_decode() {
+    for (key, value) in [(key::history(3).to_vec(), vec![9]), (vec![key::HISTORY_TAG, 1], vec![1])] {
+        let planted = sound();
+        planted.plant(vec![put(key, value)]);
+        planted.expect(&[ProblemKind::Record]);
+        let error = planted.volume.history(None, 10).unwrap_err();
+        assert!(error.errno() == 5 && error.to_string().contains("the history of commits"), "{error}");
+    }
+}
+
+#[test]
 fn entries_and_nodes_that_do_not_match() {
     let planted = sound();
     planted.plant(vec![planted.entry(ROOT_INO, b"ghost", 999, NodeKind::File)]);
