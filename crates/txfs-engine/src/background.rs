@@ -60,7 +60,7 @@ impl Wake {
         self.write.raise();
     }
 
-    /// A checkpoint is due, or a spare segment was taken.
+    /// A checkpoint is due, a spare segment was taken, or one was left behind.
     pub(crate) fn maintenance(&self) {
         self.maintain.raise();
     }
@@ -141,10 +141,10 @@ fn write_loop(shared: &Shared) {
 fn maintenance_loop(shared: &Shared) {
     let mut complained = false;
     while !stopped(shared) {
-        let oldest = shared.oldest_reader();
+        shared.writer.flush_left_behind();
         let prepared = shared
             .reserve_bytes()
-            .and_then(|reserve| shared.pool.prepare(shared.options.spare_segments, oldest, reserve));
+            .and_then(|reserve| shared.pool.prepare(shared.options.spare_segments, &shared.seen(), reserve));
         let mut space_is_short = false;
         if let Err(error) = prepared {
             space_is_short = matches!(error, EngineError::NoSpace { .. });

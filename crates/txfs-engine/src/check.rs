@@ -1,5 +1,5 @@
 //! Checks everything that the engine itself can judge: that the index file is whole, that every extent lies inside a
-//! segment that exists, that no two overlap, that every page of file data matches its checksum, and that the space
+//! segment that exists, that no two overlap (but for saved values), that every page of file data matches its checksum, and that the space
 //! accounting agrees.
 
 use std::collections::BTreeMap;
@@ -7,10 +7,15 @@ use std::ops::ControlFlow;
 
 use crate::engine::Engine;
 use crate::error::{EngineError, Result};
+use crate::format::saved::{extent_of, split_saved_key};
 use crate::format::segment::SEGMENT_HEADER_BYTES;
-use crate::format::{EXTENT_KEY_TAG, Extent, SegmentHeader};
+use crate::format::{EXTENT_KEY_TAG, Extent, SAVED_KEY_TAGS, SegmentHeader};
 use crate::index::{IndexError, Read};
 use crate::log::Segment;
+use crate::named::check_deltas;
+
+/// More problems of what is saved for snapshots are not listed.
+const DELTA_PROBLEMS_MAX: usize = 100;
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,13 +72,21 @@ impl Engine {
             Err(error) => return Err(error.into()),
         }
         let mut extents: Vec<(Extent, Vec<u8>)> = Vec::new();
-        snapshot.scan(&[EXTENT_KEY_TAG], &[EXTENT_KEY_TAG + 1], &mut |key, value| {
-            match Extent::decode(value) {
-                Ok(extent) => extents.push((extent, key.to_vec())),
-                Err(error) => report.add(Some(key), None, error.to_string()),
-            }
-            ControlFlow::Continue(())
-        })?;
+        for tag in SAVED_KEY_TAGS.iter().chain([&EXTENT_KEY_TAG]) {
+            snapshot.scan(&[*tag], &[*tag + 1], &mut |key, value| {
+                match extent_of(key, value) {
+                    Ok(Some(extent)) => extents.push((extent, key.to_vec())),
+                    Ok(None) => {}
+                    Err(error) => report.add(Some(key), None, error.to_string()),
+                }
+                ControlFlow::Continue(())
+            })?;
+        }
+        match check_deltas(&snapshot, DELTA_PROBLEMS_MAX) {
+            Ok(problems) => problems.iter().for_each(|(key, what)| report.add(Some(key), None, what.clone())),
+            Err(error @ EngineError::Corrupt { .. }) => report.add(None, None, error.to_string()),
+            Err(error) => return Err(error),
+        }
         extents.sort_by_key(|(extent, _)| (extent.segment, extent.offset));
         self.check_segments(&mut report)?;
         check_overlap(&extents, &mut report);
@@ -136,9 +149,11 @@ impl Engine {
     }
 }
 
+/// Saved values share data with others as a matter of course.
 fn check_overlap(extents: &[(Extent, Vec<u8>)], report: &mut CheckReport) {
-    for pair in extents.windows(2) {
-        let ((before, _), (after, key)) = (&pair[0], &pair[1]);
+    let mut last: Option<&Extent> = None;
+    for (after, key) in extents.iter().filter(|(_, key)| split_saved_key(key).is_none()) {
+        let Some(before) = last.replace(after) else { continue };
         if before.segment == after.segment && before.offset + before.len > after.offset {
             report.add(Some(key), Some(after.segment), "its data overlaps that of another extent".into());
         }

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use crate::broken::{self, Fault};
 use crate::engine::Shared;
 use crate::error::Result;
 use crate::format::CheckpointRecord;
@@ -97,7 +98,7 @@ impl Shared {
         let current = self.state.load();
         let mut view = current.view.clone();
         view.frozen = Some(std::mem::replace(&mut view.active, Memtable::new()));
-        self.state.store(State { sequence: current.sequence, view });
+        self.state.store(State { sequence: current.sequence, view, marks: current.marks.clone() });
         self.log_bytes_since_checkpoint.store(0, Ordering::Relaxed);
         self.changes_since_checkpoint.store(0, Ordering::Relaxed);
         let record = sequencer.checkpoint_record();
@@ -106,7 +107,7 @@ impl Shared {
         for segment in self.pool.in_use() {
             if segment.id != record.segment && sequencer.live.of(segment.id) == 0 && !segment.is_pinned() {
                 let since = sequencer.live.take_death(segment.id);
-                if cfg!(feature = "broken-recycle-before-checkpoint") {
+                if broken::has(Fault::RecycleBeforeCheckpoint) {
                     self.pool.retire(&segment, since);
                 } else {
                     dead.push((segment, since));
@@ -135,7 +136,7 @@ impl Shared {
         let mut view = current.view.clone();
         view.base = base;
         view.frozen = None;
-        self.state.store(State { sequence: current.sequence, view });
+        self.state.store(State { sequence: current.sequence, view, marks: current.marks.clone() });
         drop(sequencer);
         for (segment, since) in &frozen.dead {
             self.pool.retire(segment, *since);

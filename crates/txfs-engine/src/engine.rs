@@ -36,7 +36,7 @@ use crate::txn::prepared::Prepared;
 use crate::txn::registry::SnapshotRegistry;
 use crate::txn::sequencing::describe;
 use crate::txn::snapshot::Published;
-use crate::txn::{CommitNote, Committer, ConflictRange, Piece, Snapshot};
+use crate::txn::{CommitNote, Committer, ConflictRange, KeptStep, Piece, Snapshot};
 
 /// Data up to this many bytes goes into the commit's own record; more goes ahead of it.
 const INLINE_DATA_BYTES_MAX: usize = 1 << 20;
@@ -138,6 +138,11 @@ impl Engine {
         self.shared.make_way();
     }
 
+    /// True when whoever begins to write now would clean first, or find little space.
+    pub fn is_short_of_space(&self) -> bool {
+        self.shared.space_is_short.load(Ordering::Acquire)
+    }
+
     /// Reads `out.len()` bytes from byte `skip` of `extent` on, and verifies the checksum of every page touched.
     pub fn read(&self, extent: &Extent, skip: u64, out: &mut [u8]) -> Result<()> {
         self.shared.read(extent, skip, out)
@@ -152,17 +157,27 @@ impl Engine {
     }
 
     /// As [`Engine::commit`], and says who commits, for those who conflict with it.
-    pub fn commit_by(&self, mut commit: Commit<'_>, by: Committer) -> Result<Receipt> {
+    pub fn commit_by(&self, commit: Commit<'_>, by: Committer) -> Result<Receipt> {
+        self.commit_step(commit, by, None)
+    }
+
+    /// As [`Engine::commit_by`], for a commit that keeps a transaction or ends a kept one.
+    pub fn commit_step(
+        &self,
+        mut commit: Commit<'_>,
+        by: Committer,
+        step: Option<&KeptStep>,
+    ) -> Result<Receipt> {
         let shared = &*self.shared;
         let begun = Instant::now();
         shared.check_open()?;
         let data_len: usize = commit.data.iter().map(|chunk| chunk.0.len()).sum();
         let inline_max = INLINE_DATA_BYTES_MAX.min(shared.manifest.segment_bytes as usize / 4);
-        let prepared = Prepared::new(commit.prepared)?;
+        let prepared = Prepared::new(commit.prepared, || shared.state.load().marks.clone())?;
         let own = Some(commit.snapshot);
         let data = std::mem::take(&mut commit.data);
         let age = by.age;
-        let candidate = Candidate::new(&commit, by);
+        let candidate = Candidate::new(&commit, by, step);
         let (receipt, record, queued) = if data_len > inline_max || prepared.is_large() {
             let pieces: Vec<Piece<'_>> = data.iter().map(Piece::from).collect();
             let placed = self.place_ahead(own, true, &pieces)?;
@@ -208,6 +223,11 @@ impl Engine {
         }
         shared.checkpoint_if_due();
         Ok(receipt)
+    }
+
+    /// How large a segment of the log is, in bytes.
+    pub fn segment_bytes(&self) -> u64 {
+        self.shared.manifest.segment_bytes
     }
 
     /// The last commit that everybody can see. One atomic load.
@@ -310,7 +330,7 @@ impl Shared {
 
     pub(crate) fn snapshot(&self) -> Snapshot {
         let (state, registration) = self.registry.register(|| self.state.load(), |state| state.sequence);
-        Snapshot { state, registration: Arc::new(registration) }
+        Snapshot { state, registration: Arc::new(registration), past: None }
     }
 
     pub(crate) fn view(&self) -> IndexView {
@@ -328,5 +348,11 @@ impl Source for Shared {
 
     fn written(&self, record: u64) {
         self.recent.written_up_to(record);
+    }
+
+    fn left_behind(&self) {
+        if self.options.background {
+            self.wake.maintenance();
+        }
     }
 }

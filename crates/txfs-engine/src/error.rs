@@ -105,6 +105,14 @@ pub enum EngineError {
     /// A commit since the snapshot overlaps this transaction; abort it and run it again.
     #[error("conflict with {}: run the transaction again", opponents(.0))]
     Conflict(Box<ConflictReport>),
+    /// A prepared transaction has read or written what the commit would change, and is certain to commit.
+    #[error("held by the prepared transaction {name}, until that is committed or aborted")]
+    Held {
+        /// Its name.
+        name: String,
+        /// What it holds of what the commit would change.
+        range: ConflictRange,
+    },
     /// The host file system is full; nothing has changed.
     #[error(
         "no space left for {doing}: free space on the file system that holds the volume, or delete files"

@@ -9,6 +9,7 @@
 //! by itself: so the simulator can replay a run from a seed and cut the power at every write.
 
 mod background;
+pub mod broken;
 mod check;
 mod checkpoint;
 mod cleaning;
@@ -20,6 +21,7 @@ mod index;
 mod latency;
 mod log;
 mod manifest_file;
+mod named;
 mod options;
 mod placing;
 mod recovery;
@@ -35,9 +37,12 @@ pub use engine::Engine;
 pub use error::{Clash, ConflictReport, EngineError, Opponent, Result};
 pub use format::extent::{CHUNK_BYTES_MAX, Extent, PAGE_BYTES};
 pub use format::mutation::{KEY_BYTES_MAX, Mutation, MutationList, VALUE_BYTES_MAX};
-pub use format::{EXTENT_KEY_TAG, FORMAT_VERSION, FormatError};
+pub use format::named::{NamedSnapshot, STATE_KEY_TAGS};
+pub use format::saved::{read_saved_value, saved_key, saved_value, split_saved_key};
+pub use format::{EXTENT_KEY_TAG, FORMAT_VERSION, FormatError, SAVED_KEY_TAGS};
 pub use index::{IndexError, Read};
 pub use latency::LatencyStat;
+pub use named::SavedStat;
 pub use options::{EngineOptions, FormatOptions, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, SEGMENTS_MIN};
 pub use recovery::RecoveryReport;
 pub use space::SpaceStat;
@@ -45,5 +50,6 @@ pub use stat::EngineStat;
 pub use txn::commit::Apply;
 pub use txn::{
     Applied, Chunk, ClaimHolder, ClaimKind, Commit, CommitNote, Committer, ConflictRange, ConflictSet,
-    Durability, ExtentKey, Origin, Piece, Placed, Receipt, Snapshot, TransactionOrigin,
+    Durability, ExtentKey, KeptClaim, KeptStep, Meeting, Origin, Piece, Placed, Receipt, Snapshot,
+    TransactionOrigin, Witness,
 };

@@ -101,8 +101,8 @@ pub struct EngineOptions {
 impl Default for EngineOptions {
     fn default() -> EngineOptions {
         EngineOptions {
-            checkpoint_distance_bytes: 16 << 20,
-            checkpoint_change_bytes: 1024,
+            checkpoint_distance_bytes: 9 << 20,
+            checkpoint_change_bytes: 256,
             background: true,
             index_cache_bytes: 512 << 20,
             recent_bytes: 32 << 20,

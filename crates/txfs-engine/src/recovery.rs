@@ -24,6 +24,7 @@ use crate::log::pool::Purpose;
 use crate::log::reader::{LogEnd, LogReader};
 use crate::log::{LogWriter, Overlap, RecentData, Segment, SegmentPool};
 use crate::manifest_file;
+use crate::named::Marks;
 use crate::options::{EngineOptions, FormatOptions, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
 use crate::replay::Replay;
 use crate::sequencer::{LiveBytes, Sequencer};
@@ -87,7 +88,7 @@ impl Engine {
             preallocated_bytes: options.preallocate_bytes,
         };
         let pool = SegmentPool::new(disk.clone(), options.segment_bytes, options.segments_max());
-        let segment = pool.take(0, 0, Purpose::Metadata)?;
+        let segment = pool.take(&|_, _| true, 0, Purpose::Metadata)?;
         let header = SegmentHeader { volume_id, segment: segment.id, first_record: 1, epoch: 0, chain: 0 };
         segment
             .file
@@ -179,7 +180,8 @@ impl Engine {
             room_wanted: 0,
         };
         replayed.report.open_us = begun.elapsed().as_micros() as u64;
-        let state = State { sequence: replayed.sequence, view: replayed.view };
+        let marks = Marks::load(&replayed.view)?;
+        let state = State { sequence: replayed.sequence, view: replayed.view, marks };
         let shared = Shared {
             recent: RecentData::new(options.recent_bytes),
             deferred: DeferredData::default(),

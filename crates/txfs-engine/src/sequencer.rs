@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::error::{EngineError, Result};
 use crate::format::mutation::{Change, Changes};
-use crate::format::{CheckpointRecord, EXTENT_KEY_TAG, Extent, Mutation};
+use crate::format::saved::{extent_location, may_hold_extent};
+use crate::format::{CheckpointRecord, Mutation};
 use crate::index::{IndexView, Read};
 use crate::log::Appender;
 use crate::log::appender::Tail;
@@ -52,7 +53,8 @@ impl Sequencer {
     }
 }
 
-/// Live bytes of each segment: the lengths of all extents in the index that point into it.
+/// Live bytes of each segment: the lengths of all extents in the index that point into it, saved ones among them. What
+/// several of them cover counts for each, so this may be more than the segment has.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LiveBytes {
     bytes: HashMap<u64, u64>,
@@ -192,15 +194,16 @@ pub(crate) fn apply_encoded(
 
 fn apply_change(view: &mut IndexView, live: &mut LiveChange, change: &Change<'_>) -> Result<()> {
     let key = change.key;
-    if key.first() == Some(&EXTENT_KEY_TAG) {
+    if may_hold_extent(key) {
         if !change.is_new
             && let Some(old) = view.get(key)?
+            && let Some((segment, offset, len)) = locate(key, &old)?
         {
-            let (segment, offset, len) = locate(key, &old)?;
             live.add(segment, offset, -i64::from(len));
         }
-        if let Some(new) = change.value {
-            let (segment, offset, len) = locate(key, new)?;
+        if let Some(new) = change.value
+            && let Some((segment, offset, len)) = locate(key, new)?
+        {
             live.add(segment, offset, i64::from(len));
         }
     }
@@ -209,8 +212,8 @@ fn apply_change(view: &mut IndexView, live: &mut LiveChange, change: &Change<'_>
     Ok(())
 }
 
-/// Segment, offset and length of the extent under `key`.
-pub(crate) fn locate(key: &[u8], value: &[u8]) -> Result<(u64, u32, u32)> {
-    Extent::decode_location(value)
+/// Segment, offset and length of the extent under `key`, if it holds one.
+pub(crate) fn locate(key: &[u8], value: &[u8]) -> Result<Option<(u64, u32, u32)>> {
+    extent_location(key, value)
         .map_err(|error| EngineError::corrupt(format!("the extent under key {key:02x?}"), &error))
 }

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use crate::cleaning::RETIRED_MAX;
 use crate::engine::{Engine, Shared};
 use crate::error::{EngineError, Result};
 use crate::format::CHUNK_BYTES_MAX;
@@ -30,8 +31,6 @@ const ROUNDS_MAX: u32 = 64;
 /// How long somebody waits for readers who could clean more instead: moving data needs space and costs more than a
 /// moment.
 const MOMENT: Duration = Duration::from_millis(20);
-/// Retired segments above which more cleaning helps nobody: old snapshots hold the space.
-pub(crate) const RETIRED_MAX: usize = 4;
 
 /// How much should be ready to be written to, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +112,7 @@ impl Shared {
             }
             let outcome = if self.dead_segments() {
                 self.checkpoint().map(|()| true)
-            } else if self.pool.counts().2 >= RETIRED_MAX {
+            } else if self.pool.counts().2 >= RETIRED_MAX && !self.is_worth_cleaning(&cleaner) {
                 Ok(false)
             } else {
                 self.clean_in_need(&mut cleaner).map(|report| report.segments > 0)
@@ -133,10 +132,8 @@ impl Shared {
             (true, true) => MOMENT.min(self.options.reader_patience),
             (true, false) => Duration::ZERO,
         };
-        let waited = self
-            .pool
-            .first_retired(own)
-            .map(|sequence| self.registry.wait_for_readers(sequence, patience, !helped));
+        let waited =
+            self.pool.first_retired(own).map(|life| self.registry.wait_for_readers(life, patience, !helped));
         Ok(match waited {
             Some(Waited::Freed) => Room::Made,
             _ if helped => Room::Made,
@@ -229,7 +226,6 @@ impl Shared {
             let looked = self.look_at_space(&mut self.sequencer.lock());
             let helped = match looked {
                 Ok(()) if !self.space_is_short.load(Ordering::Acquire) => return,
-                Ok(()) if self.pool.counts().2 >= RETIRED_MAX => Ok(false),
                 Ok(()) if self.registry.anybody_places() || !self.is_worth_cleaning(&cleaner) => Ok(false),
                 Ok(()) if self.dead_segments() => self.checkpoint().map(|()| true),
                 Ok(()) => self.clean_in_need(&mut cleaner).map(|report| report.segments > 0),
@@ -259,11 +255,12 @@ impl Shared {
 
     /// Segments that can be taken now.
     pub(crate) fn available(&self) -> Result<u64> {
-        self.pool.available(self.oldest_reader(), self.reserve_bytes()?)
+        self.pool.available(&self.seen(), self.reserve_bytes()?)
     }
 
-    pub(crate) fn oldest_reader(&self) -> u64 {
-        self.registry.oldest_reader(|| self.state.load().sequence)
+    /// Whether file data may still be read through a snapshot that sees a segment with this life.
+    pub(crate) fn seen(&self) -> impl Fn(u64, u64) -> bool + '_ {
+        |born, died| died > born && self.registry.reads_between(born, died - 1)
     }
 
     /// Host space that the log leaves free: what the next checkpoint may need, and what it may need more by the time
@@ -273,16 +270,16 @@ impl Shared {
         let view = self.view();
         let mut needed = self.index.written_bytes_max(&view.active);
         if let Some(frozen) = &view.frozen {
-            needed += self.index.written_bytes_max(frozen);
+            needed += self.index.left_to_write_max(frozen);
         }
         Ok(needed + self.manifest.segment_bytes.min(GROWTH_BYTES_MAX))
     }
 
     pub(crate) fn switch_segment(&self, sequencer: &mut Sequencer, purpose: Purpose) -> Result<()> {
-        let oldest = self.registry.oldest_reader(|| sequencer.sequence);
-        let segment: Arc<Segment> = self.pool.take(oldest, self.reserve_bytes()?, purpose)?;
+        let segment: Arc<Segment> = self.pool.take(&self.seen(), self.reserve_bytes()?, purpose)?;
         self.recent.forget_segment(segment.id);
         segment.set_first_record(sequencer.appender.last_record() + 1);
+        segment.set_born(sequencer.sequence);
         sequencer.appender.switch_segment(segment);
         self.measure_live_bytes_max()?;
         self.forget_placed(sequencer);

@@ -5,16 +5,18 @@
 //! a hint. Whatever still points into the segment stands under one of those keys, or, where later commits cut the
 //! extent, at one of the pages that it covered. So each of these ranges is looked up in the index.
 //!
-//! That may miss some: a commit can lie partly in another segment, a record can be damaged, data may have been placed
-//! without a hint. The number of live bytes tells, and then the index is searched from end to end.
+//! That may miss some: saved values point to data that was written for other keys, a commit can lie partly in another
+//! segment, a record can be damaged, data may have been placed without a hint. The number of live bytes tells. Then the
+//! saved values are searched, once for all victims of a pass, and if bytes are missing still, the index from end to end.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use crate::engine::Shared;
 use crate::error::{EngineError, Result};
-use crate::format::{EXTENT_KEY_TAG, Extent, Mutation, PAGE_BYTES, RecordKind};
+use crate::format::saved::{extent_location, extent_of};
+use crate::format::{EXTENT_KEY_TAG, Extent, Mutation, PAGE_BYTES, RecordKind, SAVED_KEY_TAGS};
 use crate::index::Read;
 use crate::log::Segment;
 use crate::log::reader::{Found, LogReader};
@@ -22,6 +24,38 @@ use crate::txn::{ExtentKey, Snapshot};
 
 /// A live extent and its key.
 pub(super) type Live = (Vec<u8>, Extent);
+
+/// The keys of the saved extents in some segments, as they were when somebody looked.
+#[derive(Debug, Default)]
+pub(super) struct SavedPlaces {
+    keys: HashMap<u64, Vec<Vec<u8>>>,
+    looked: bool,
+}
+
+impl SavedPlaces {
+    /// For a pass with these victims; it looks when it has to.
+    pub(super) fn of(victims: &[Arc<Segment>]) -> SavedPlaces {
+        SavedPlaces { keys: victims.iter().map(|victim| (victim.id, Vec::new())).collect(), looked: false }
+    }
+
+    fn look(&mut self, snapshot: &Snapshot) -> Result<()> {
+        if std::mem::replace(&mut self.looked, true) {
+            return Ok(());
+        }
+        for tag in SAVED_KEY_TAGS {
+            snapshot.scan(&[tag], &[tag + 1], &mut |key, value| {
+                // What does not decode is for the check; it does not add up here.
+                if let Ok(Some((segment, _, _))) = extent_location(key, value)
+                    && let Some(keys) = self.keys.get_mut(&segment)
+                {
+                    keys.push(key.to_vec());
+                }
+                ControlFlow::Continue(())
+            })?;
+        }
+        Ok(())
+    }
+}
 
 /// Who a segment's data was written for.
 #[derive(Debug, Default)]
@@ -39,18 +73,26 @@ impl Shared {
         snapshot: &Snapshot,
         victim: &Arc<Segment>,
         live: u64,
+        saved: &mut SavedPlaces,
     ) -> Result<Vec<Live>> {
         // What is still in memory would not be found in the file.
         self.write_pending()?;
-        let owners = Owners::read(self, victim)?;
-        let found = owners.look_up(snapshot, victim.id)?;
-        let bytes: u64 = found.iter().map(|(_, extent)| u64::from(extent.len)).sum();
-        if bytes == live {
+        let mut owners = Owners::read(self, victim)?;
+        let mut found = owners.look_up(snapshot, victim.id)?;
+        if bytes(&found) != live {
+            saved.look(snapshot)?;
+            owners.keys.extend(saved.keys.get(&victim.id).into_iter().flatten().cloned());
+            found = owners.look_up(snapshot, victim.id)?;
+        }
+        if bytes(&found) == live {
             return Ok(found);
         }
-        log::debug!("{}: {bytes} of {live} live bytes are found by its records", victim.name());
+        log::debug!("{}: {} of {live} live bytes are found by its records", victim.name(), bytes(&found));
         let mut found = Vec::new();
-        collect(snapshot, &[EXTENT_KEY_TAG], &[EXTENT_KEY_TAG + 1], victim.id, &mut found)?;
+        for tag in SAVED_KEY_TAGS.iter().chain([&EXTENT_KEY_TAG]) {
+            collect(snapshot, &[*tag], &[*tag + 1], victim.id, &mut found)?;
+        }
+        found.sort_by(|(left, _), (right, _)| left.cmp(right));
         Ok(found)
     }
 }
@@ -76,9 +118,8 @@ impl Owners {
                     parts.extend_from_slice(found.mutations);
                     // Not to be decoded where its first part lies in the segment before.
                     for mutation in Mutation::decode_all(&parts).unwrap_or_default() {
-                        let place = mutation.value().map(Extent::decode_location);
-                        if mutation.key().first() == Some(&EXTENT_KEY_TAG)
-                            && let Some(Ok((segment, _, len))) = place
+                        let place = mutation.value().map(|value| extent_location(mutation.key(), value));
+                        if let Some(Ok(Some((segment, _, len)))) = place
                             && segment == victim.id
                         {
                             owners.add(mutation.key(), u64::from(len));
@@ -155,10 +196,16 @@ fn collect(snapshot: &Snapshot, from: &[u8], to: &[u8], segment: u64, found: &mu
 
 fn add_if_in(segment: u64, key: &[u8], value: &[u8], found: &mut Vec<Live>) -> Result<()> {
     let corrupt = |error| EngineError::corrupt(format!("the extent under key {key:02x?}"), &error);
-    if Extent::decode_location(value).map_err(corrupt)?.0 == segment {
-        found.push((key.to_vec(), Extent::decode(value).map_err(corrupt)?));
+    if extent_location(key, value).map_err(corrupt)?.is_some_and(|place| place.0 == segment)
+        && let Some(extent) = extent_of(key, value).map_err(corrupt)?
+    {
+        found.push((key.to_vec(), extent));
     }
     Ok(())
+}
+
+fn bytes(found: &[Live]) -> u64 {
+    found.iter().map(|(_, extent)| u64::from(extent.len)).sum()
 }
 
 /// Object and page of a key, if it has that form.

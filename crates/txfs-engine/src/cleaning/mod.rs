@@ -34,11 +34,15 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use self::choose::Choice;
+use self::find::SavedPlaces;
 use crate::engine::{Engine, Shared};
 use crate::error::{EngineError, Result};
 use crate::log::Segment;
 use crate::log::pool::Purpose;
-use crate::space::{RETIRED_MAX, ReadyWanted};
+use crate::space::ReadyWanted;
+
+/// With so many retired segments, those that the same snapshots see are left alone.
+pub(crate) const RETIRED_MAX: usize = 4;
 
 /// What a pass is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,9 +164,10 @@ impl Engine {
             shared.checkpoint()?;
         }
         let live_max = shared.manifest.segment_bytes * u64::from(options.live_percent_max.min(100)) / 100;
-        let mut victims = shared.victims(&cleaner, Choice::Emptiest, live_max);
+        let mut victims = shared.victims(&cleaner, Choice::Emptiest, live_max, None);
         victims.truncate(usize::try_from(options.segments_max).unwrap_or(usize::MAX));
         let total = victims.len() as u64 * shared.manifest.segment_bytes;
+        let mut saved = SavedPlaces::of(&victims);
         let mut done = 0;
         progress(0, total);
         while !victims.is_empty() {
@@ -171,7 +176,7 @@ impl Engine {
                 break;
             }
             for victim in victims.drain(..count).collect::<Vec<_>>() {
-                match shared.clean_segment(&mut cleaner, &victim, pace, &mut report) {
+                match shared.clean_segment(&mut cleaner, &mut saved, &victim, pace, &mut report) {
                     Ok(()) => {}
                     // Others took the space meanwhile.
                     Err(EngineError::NoSpace { .. }) => victims.clear(),
@@ -213,7 +218,7 @@ impl Shared {
 
     /// Space that can be written to at once without making segments.
     fn free_bytes(&self) -> u64 {
-        let spare = self.pool.spare(self.oldest_reader());
+        let spare = self.pool.spare(&self.seen());
         spare * self.manifest.segment_bytes + self.sequencer.lock().appender.room() as u64
     }
 
@@ -230,10 +235,12 @@ impl Shared {
         let mark = self.written_and_live();
         let free_before = self.free_bytes();
         let live_max = self.manifest.segment_bytes * live_percent_max / 100;
-        let mut victims = self.victims(cleaner, choice, live_max);
+        let mut victims = self.victims(cleaner, choice, live_max, self.held_at());
+        let tries = !victims.is_empty();
         victims.truncate(self.affordable(&victims, gain.copied_max())?);
+        let mut saved = SavedPlaces::of(&victims);
         for victim in victims {
-            match self.clean_segment(cleaner, &victim, pace, &mut report) {
+            match self.clean_segment(cleaner, &mut saved, &victim, pace, &mut report) {
                 Ok(()) => {}
                 // Others took the space meanwhile; what has been gained so far helps all the same.
                 Err(EngineError::NoSpace { .. }) if report.segments > 0 => break,
@@ -248,7 +255,7 @@ impl Shared {
             self.checkpoint()?;
         }
         let gained = self.free_bytes().saturating_sub(free_before);
-        cleaner.futile = (gained < self.manifest.segment_bytes / 8).then_some(mark);
+        cleaner.futile = (tries && gained < self.manifest.segment_bytes / 8).then_some(mark);
         Ok(report)
     }
 
@@ -278,6 +285,7 @@ impl Shared {
     fn clean_segment(
         &self,
         cleaner: &mut Cleaner,
+        saved: &mut SavedPlaces,
         victim: &Arc<Segment>,
         pace: Pace,
         report: &mut CleanReport,
@@ -289,7 +297,7 @@ impl Shared {
             (self.snapshot(), sequencer.live.of(victim.id))
         };
         let moved_before = report.bytes_moved;
-        let extents = self.find_live(&snapshot, victim, live)?;
+        let extents = self.find_live(&snapshot, victim, live, saved)?;
         let yields = cleaner.yields;
         let outcome = self.relocate(&snapshot, victim, &extents, pace, yields, report)?;
         drop(snapshot);
@@ -312,7 +320,7 @@ impl Shared {
     /// Gives the host the space of spare segments beyond `spare_kept`, but for what was preallocated.
     pub(crate) fn give_back(&self, spare_kept: u64) -> Result<u64> {
         let all_kept = self.manifest.preallocated_bytes / self.manifest.segment_bytes;
-        self.pool.give_back(self.oldest_reader(), spare_kept, all_kept)
+        self.pool.give_back(&self.seen(), spare_kept, all_kept)
     }
 
     /// What the background thread does: cleans where it is due; true when it gained something.
@@ -337,9 +345,6 @@ impl Shared {
     }
 
     fn due(&self) -> Result<Option<Due>> {
-        if self.pool.counts().2 > RETIRED_MAX {
-            return Ok(None);
-        }
         let ready = self.ready_bytes()?;
         let ReadyWanted { least, wanted } = self.ready_wanted();
         let (live_percent_max, pace, gain) = if ready < least {

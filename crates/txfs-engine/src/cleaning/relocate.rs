@@ -1,7 +1,9 @@
 //! Moves extents: copies them to the end of the log, and commits their new places.
 //!
 //! Extents of neighbouring pages of one object are joined on the way, up to the longest extent: a file that was written
-//! page by page gets one entry in the index instead of 64.
+//! page by page gets one entry in the index instead of 64. Not while there are named snapshots, though: of the extents that
+//! are joined, a snapshot may have saved one and see another as it is now. Saved extents (`format/saved.rs`) move by themselves: each belongs
+//! to what it is saved for. Data that several keys share is copied for each of them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,15 +11,18 @@ use std::time::Instant;
 
 use super::find::{Live, split};
 use super::{CleanReport, Cleaned, Pace};
+use crate::broken::{self, Fault};
 use crate::engine::Shared;
 use crate::error::{EngineError, Result};
-use crate::format::{CHUNK_BYTES_MAX, Extent, Mutation, MutationList, PAGE_BYTES};
+use crate::format::saved::{extent_of, with_extent};
+use crate::format::{CHUNK_BYTES_MAX, Extent, Mutation, PAGE_BYTES};
 use crate::index::Read;
 use crate::log::Segment;
 use crate::log::pool::Purpose;
-use crate::txn::commit::Candidate;
+use crate::named::Marks;
+use crate::txn::commit::{Apply, Candidate};
 use crate::txn::prepared::Prepared;
-use crate::txn::{Applied, Chunk, Commit, ConflictSet, Durability, Snapshot};
+use crate::txn::{Applied, Chunk, Commit, Durability, Snapshot};
 
 /// File data of one move at most: the critical section checks and copies so much while committers wait.
 const BATCH_BYTES_MAX: u64 = CHUNK_BYTES_MAX as u64;
@@ -112,24 +117,18 @@ impl Shared {
                 Chunk(std::mem::take(&mut group.bytes).into(), key)
             })
             .collect();
-        let nothing = ConflictSet::new();
-        let commit = Commit {
-            snapshot,
-            reads: &nothing,
-            writes: &nothing,
-            data: Vec::new(),
-            prepared: &MutationList::new(),
-            durability: Durability::Ordered,
-            apply: &|read, places| {
-                let mut mutations = Vec::new();
-                for (group, place) in batch.iter().zip(places) {
-                    group.apply(read, extents, place, &mut mutations)?;
-                }
-                Ok(Applied { mutations, ..Applied::default() })
-            },
+        let apply: Apply<'_> = &|read, places| {
+            let mut mutations = Vec::new();
+            // A named snapshot may have saved one of two neighbours and not the other.
+            let joins = Marks::load(read)?.is_none();
+            for (group, place) in batch.iter().zip(places) {
+                group.apply(read, extents, place, joins, &mut mutations)?;
+            }
+            Ok(Applied { mutations, ..Applied::default() })
         };
+        let commit = Commit::quiet(snapshot, Durability::Ordered, apply);
         let (_, record, _) = self.sequence(
-            &Candidate::quiet(&commit),
+            &Candidate::of_move(&commit),
             &Prepared::none(),
             Purpose::Cleaning,
             &data,
@@ -158,15 +157,21 @@ impl Group {
         read: &dyn Read,
         extents: &[Live],
         place: &Extent,
+        joins: bool,
         mutations: &mut Vec<Mutation>,
     ) -> Result<()> {
         let members = &extents[self.members.clone()];
+        // The values that hold the extents as they were copied.
         let mut unchanged = Vec::with_capacity(members.len());
         for (key, extent) in members {
-            let same = read.get(key)?.is_some_and(|value| value == extent.encode());
-            unchanged.push(same || cfg!(feature = "broken-clean-blindly"));
+            let value = read.get(key)?;
+            let same = value
+                .as_ref()
+                .is_some_and(|value| extent_of(key, value).is_ok_and(|is| is.as_ref() == Some(extent)));
+            let blindly = broken::has(Fault::CleanBlindly).then(|| extent.encode());
+            unchanged.push(value.filter(|_| same).or(blindly));
         }
-        let joined = unchanged.iter().all(|unchanged| *unchanged);
+        let joined = joins && members.len() > 1 && unchanged.iter().all(Option::is_some);
         let mut page = 0;
         for (index, (key, extent)) in members.iter().enumerate() {
             let key = key.clone();
@@ -174,8 +179,11 @@ impl Group {
                 mutations.push(Mutation::Put { key, value: place.encode() });
             } else if joined {
                 mutations.push(Mutation::Delete { key });
-            } else if unchanged[index] {
-                let value = place.slice_pages(page, extent.pages()).encode();
+            } else if let Some(value) = &unchanged[index] {
+                let moved = place.slice_pages(page, extent.pages());
+                let corrupt =
+                    |error| EngineError::corrupt(format!("the extent under key {key:02x?}"), &error);
+                let value = with_extent(&key, value, &moved).map_err(corrupt)?;
                 mutations.push(Mutation::Put { key, value });
             }
             page += extent.pages();

@@ -96,6 +96,11 @@ impl Extent {
         Ok(Extent { segment, offset, len, page_checksums })
     }
 
+    /// Length of the encoding of an extent of `len` bytes.
+    pub(crate) fn encoded_len(len: u32) -> usize {
+        16 + 4 * len.div_ceil(PAGE_BYTES as u32) as usize
+    }
+
     /// Only segment, offset and length, for counting live bytes without decoding the checksums.
     pub(crate) fn decode_location(bytes: &[u8]) -> Result<(u64, u32, u32), FormatError> {
         let mut cursor = Cursor::new(NAME, bytes);

@@ -109,8 +109,8 @@ pub struct MutationList {
 
 impl MutationList {
     /// An empty list.
-    pub fn new() -> MutationList {
-        MutationList::default()
+    pub const fn new() -> MutationList {
+        MutationList { bytes: Vec::new() }
     }
 
     /// True when nothing was added.

@@ -97,7 +97,6 @@ fn extents_are_cut_at_pages() {
 }
 
 #[test]
-#[cfg(not(feature = "broken-ignore-checksum"))]
 fn every_flipped_bit_is_noticed() {
     let record = example_record();
     let end = RecordHeader::decode(&record).expect("header").0.body_end();

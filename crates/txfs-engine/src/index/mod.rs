@@ -17,7 +17,7 @@ mod view;
 pub use base::{BaseReader, IndexStore};
 pub use error::IndexError;
 pub use memtable::Memtable;
-pub use view::{IndexView, Read};
+pub use view::{IndexView, Read, Visit};
 
 #[cfg(test)]
 mod crash_tests;

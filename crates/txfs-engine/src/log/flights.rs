@@ -5,6 +5,7 @@
 //! stops at the first gap, so what lies behind one may not be acknowledged. Every write has a serial number, given when
 //! it is cut off the appender's end, and consecutive; a later one cannot overtake an earlier one here.
 
+use crate::broken::{self, Fault};
 use std::collections::VecDeque;
 
 /// How far one write has come.
@@ -80,7 +81,7 @@ impl Flights {
         if let Some(flight) = self.queue.get_mut(index) {
             flight.stage = stage;
         }
-        if cfg!(feature = "broken-acknowledge-out-of-order") && durable {
+        if broken::has(Fault::AcknowledgeOutOfOrder) && durable {
             self.queue.iter_mut().take(index).for_each(|flight| flight.stage = Stage::Durable);
         }
         self.advance();

@@ -10,12 +10,14 @@
 //! Locking: one mutex of its own; file creation happens outside it except when the appender finds no spare segment.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Condvar, Mutex, RwLock};
 use txfs_disk::{AlignedBuffer, Disk, DiskFile};
 
+use crate::broken::{self, Fault};
 use crate::error::{EngineError, Result};
 use crate::format::SegmentHeader;
 use crate::format::segment::SEGMENT_HEADER_BYTES;
@@ -35,7 +37,14 @@ pub(crate) struct Segment {
     unsynced: AtomicBool,
     /// Number of the first record of its present life; 0 while unknown.
     first_record: AtomicU64,
+    /// The last commit when its present life began: snapshots before it see nothing here. 0 if that was before the volume
+    /// was opened.
+    born: AtomicU64,
 }
+
+/// Whether a snapshot is in use that sees what was committed after the first of two commits, or with it, and was gone
+/// with the second.
+pub(crate) type Seen<'a> = &'a dyn Fn(u64, u64) -> bool;
 
 /// What a segment is wanted for: decides how many others must be left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +93,8 @@ impl Segment {
 struct Lists {
     in_use: BTreeMap<u64, Arc<Segment>>,
     spare: Vec<Arc<Segment>>,
-    /// With the commit that took the last live data out of them: snapshots before it may still see them.
+    /// With the commit that took the last live data out of them: snapshots between their birth and that commit may
+    /// still see them.
     retired: Vec<(Arc<Segment>, u64)>,
     /// How many are being made: they count against the size limit before they exist.
     making: u64,
@@ -92,11 +102,12 @@ struct Lists {
 }
 
 impl Lists {
-    /// Makes those spare that only snapshots older than `oldest` could see.
-    fn recycle(&mut self, oldest: u64) {
+    /// Makes those spare that nobody can see any more.
+    fn recycle(&mut self, seen: Seen<'_>) {
         let mut index = 0;
         while index < self.retired.len() {
-            if self.retired[index].1 <= oldest || cfg!(feature = "broken-recycle-in-sight") {
+            let (segment, died) = &self.retired[index];
+            if !seen(segment.born(), *died) || broken::has(Fault::RecycleInSight) {
                 let (segment, _) = self.retired.swap_remove(index);
                 segment.set_first_record(0);
                 self.spare.push(segment);
@@ -158,6 +169,7 @@ impl SegmentPool {
                     pins: Arc::default(),
                     unsynced: AtomicBool::new(true),
                     first_record: AtomicU64::new(0),
+                    born: AtomicU64::new(0),
                 });
                 self.lists.lock().in_use.insert(id, segment.clone());
                 self.all.write().insert(id, segment);
@@ -186,17 +198,17 @@ impl SegmentPool {
         }
     }
 
-    /// A segment to append to: a spare one, a retired one that no snapshot older than `oldest` needs, or a new one.
+    /// A segment to append to: a spare one, a retired one that is not seen any more, or a new one.
     ///
     /// `reserve_bytes` stay free on the host for the next checkpoint, and as many segments as the purpose says for
     /// others: without either, a full volume could not be made emptier.
-    pub(crate) fn take(&self, oldest: u64, reserve_bytes: u64, purpose: Purpose) -> Result<Arc<Segment>> {
+    pub(crate) fn take(&self, seen: Seen<'_>, reserve_bytes: u64, purpose: Purpose) -> Result<Arc<Segment>> {
         let wanted = 1 + purpose.kept();
-        let spare = self.spare(oldest);
+        let spare = self.spare(seen);
         if spare < wanted && spare + self.creatable(reserve_bytes)? < wanted {
             return Err(no_space());
         }
-        if let Some(segment) = self.take_unused(oldest) {
+        if let Some(segment) = self.take_unused(seen) {
             if segment.unsynced.load(Ordering::Acquire) {
                 let doing = || format!("flushing {}", segment.name());
                 segment.file.sync().map_err(|error| EngineError::io(doing(), error))?;
@@ -208,14 +220,14 @@ impl SegmentPool {
     }
 
     /// Segments that can be taken: those that are spare, and those that can be made.
-    pub(crate) fn available(&self, oldest: u64, reserve_bytes: u64) -> Result<u64> {
-        Ok(self.spare(oldest) + self.creatable(reserve_bytes)?)
+    pub(crate) fn available(&self, seen: Seen<'_>, reserve_bytes: u64) -> Result<u64> {
+        Ok(self.spare(seen) + self.creatable(reserve_bytes)?)
     }
 
     /// Segments that can be taken without making one.
-    pub(crate) fn spare(&self, oldest: u64) -> u64 {
+    pub(crate) fn spare(&self, seen: Seen<'_>) -> u64 {
         let mut lists = self.lists.lock();
-        lists.recycle(oldest);
+        lists.recycle(seen);
         lists.spare.len() as u64
     }
 
@@ -244,20 +256,25 @@ impl SegmentPool {
         self.segments_max.saturating_sub(self.all.read().len() as u64 + lists.making)
     }
 
-    fn take_unused(&self, oldest: u64) -> Option<Arc<Segment>> {
+    fn take_unused(&self, seen: Seen<'_>) -> Option<Arc<Segment>> {
         let mut lists = self.lists.lock();
-        lists.recycle(oldest);
+        lists.recycle(seen);
         let segment = lists.spare.pop()?;
         lists.in_use.insert(segment.id, segment.clone());
         Some(segment)
     }
 
-    /// The commit from which on snapshots do not see the retired segment that comes free first, among those whose commit
-    /// is not newer than `newest`.
-    pub(crate) fn first_retired(&self, newest: Option<u64>) -> Option<u64> {
+    /// The life of the retired segment that comes free first, among those whose life ended with the commit `newest` or
+    /// before: the snapshots that see it are of the commits in this range.
+    pub(crate) fn first_retired(&self, newest: Option<u64>) -> Option<Range<u64>> {
         let lists = self.lists.lock();
-        let retired = lists.retired.iter().map(|(_, sequence)| *sequence);
-        retired.filter(|sequence| newest.is_none_or(|newest| *sequence <= newest)).min()
+        let retired = lists.retired.iter().map(|(segment, died)| segment.born()..*died);
+        retired.filter(|life| newest.is_none_or(|newest| life.end <= newest)).min_by_key(|life| life.end)
+    }
+
+    /// The lives of all retired segments.
+    pub(crate) fn retired_lives(&self) -> Vec<Range<u64>> {
+        self.lists.lock().retired.iter().map(|(segment, died)| segment.born()..*died).collect()
     }
 
     /// Waits for segments that are being made: until then they cannot be taken, though they count.
@@ -269,8 +286,8 @@ impl SegmentPool {
     }
 
     /// Makes spare segments until there are `count`, as far as the size limit permits; for the background thread.
-    pub(crate) fn prepare(&self, count: usize, oldest: u64, reserve_bytes: u64) -> Result<()> {
-        while self.spare(oldest) < count as u64 {
+    pub(crate) fn prepare(&self, count: usize, seen: Seen<'_>, reserve_bytes: u64) -> Result<()> {
+        while self.spare(seen) < count as u64 {
             // Two questions, each asked once: one that asks for both at a time, and then which of them it was, finds
             // neither when others remove a segment between.
             if self.allowed() == 0 {
@@ -299,12 +316,12 @@ impl SegmentPool {
 
     /// Removes the files of spare segments until `spare_kept` are left and there are not fewer than `all_kept` in all;
     /// returns how many it removed.
-    pub(crate) fn give_back(&self, oldest: u64, spare_kept: u64, all_kept: u64) -> Result<u64> {
+    pub(crate) fn give_back(&self, seen: Seen<'_>, spare_kept: u64, all_kept: u64) -> Result<u64> {
         let mut removed = 0;
         loop {
             let segment = {
                 let mut lists = self.lists.lock();
-                lists.recycle(oldest);
+                lists.recycle(seen);
                 let mut all = self.all.write();
                 if lists.spare.len() as u64 <= spare_kept || all.len() as u64 <= all_kept {
                     break;
@@ -398,6 +415,7 @@ impl SegmentPool {
             pins: Arc::default(),
             unsynced: AtomicBool::new(false),
             first_record: AtomicU64::new(0),
+            born: AtomicU64::new(0),
         }))
     }
 }
@@ -411,6 +429,17 @@ impl Segment {
     /// Notes that its present life begins with record `number`.
     pub(crate) fn set_first_record(&self, number: u64) {
         self.first_record.store(number, Ordering::Relaxed);
+    }
+
+    /// Notes that its present life begins after commit `sequence`: what is committed in it comes later, or is a deferred
+    /// commit that snapshots before `sequence` see in memory.
+    pub(crate) fn set_born(&self, sequence: u64) {
+        self.born.store(sequence, Ordering::Relaxed);
+    }
+
+    /// See [`Segment::set_born`].
+    pub(crate) fn born(&self) -> u64 {
+        self.born.load(Ordering::Relaxed)
     }
 
     /// Number of the first record of its present life, read from its header where nobody knows it yet.

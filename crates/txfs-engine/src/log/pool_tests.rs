@@ -11,6 +11,11 @@ use super::*;
 const SEGMENT_BYTES: u64 = 64 << 10;
 const SEGMENTS_MAX: u64 = 24;
 
+/// No snapshot sees anything.
+fn nobody(_born: u64, _died: u64) -> bool {
+    false
+}
+
 fn pool() -> SegmentPool {
     let disk = SimulatedDisk::new(SimOptions::default());
     SegmentPool::new(disk.as_disk(), SEGMENT_BYTES, SEGMENTS_MAX)
@@ -27,12 +32,12 @@ fn a_segment_is_never_in_two_hands() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while running() {
-                pool.prepare(4, u64::MAX, 0).expect("prepare");
+                pool.prepare(4, &nobody, 0).expect("prepare");
             }
         });
         scope.spawn(|| {
             while running() {
-                pool.give_back(u64::MAX, 1, 0).expect("give back");
+                pool.give_back(&nobody, 1, 0).expect("give back");
             }
         });
         // Two checkpointers cannot run at once, as in the engine; this is one.
@@ -49,7 +54,7 @@ fn a_segment_is_never_in_two_hands() {
             let mut random = fastrand::Rng::with_seed(1);
             for _ in 0..4000 {
                 let mut live = live.lock();
-                match pool.take(u64::MAX, 0, Purpose::Metadata) {
+                match pool.take(&nobody, 0, Purpose::Metadata) {
                     Ok(segment) => assert!(live.insert(segment.id), "segment {} was in use", segment.id),
                     Err(error) => assert!(matches!(error, EngineError::NoSpace { .. }), "{error}"),
                 }
@@ -71,7 +76,7 @@ fn the_size_limit_counts_segments_that_are_being_made() {
     let pool = pool();
     std::thread::scope(|scope| {
         for _ in 0..4 {
-            scope.spawn(|| while pool.take(u64::MAX, 0, Purpose::Metadata).is_ok() {});
+            scope.spawn(|| while pool.take(&nobody, 0, Purpose::Metadata).is_ok() {});
         }
     });
     assert_eq!(pool.counts().0 as u64, SEGMENTS_MAX);
@@ -84,8 +89,8 @@ fn what_is_possible_does_not_dip_while_a_segment_is_made_or_given_back() {
     std::thread::scope(|scope| {
         let maker = scope.spawn(|| {
             for _ in 0..500 {
-                pool.prepare(4, u64::MAX, 0).expect("prepare");
-                pool.give_back(u64::MAX, 0, 0).expect("give back");
+                pool.prepare(4, &nobody, 0).expect("prepare");
+                pool.give_back(&nobody, 0, 0).expect("give back");
             }
         });
         while !maker.is_finished() {

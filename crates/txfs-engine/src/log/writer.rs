@@ -10,7 +10,8 @@
 //!   before the record that somebody waits for goes plainly.
 //! * Plain writes (of ordered commits, and of data ahead of its commit) leave their segments *dirty*. A durable write
 //!   behind them does not make them durable; that takes a flush of these segments, by whoever waits for it, one at a
-//!   time. Who has only plain writes before him then writes plainly too, and the one flush covers all.
+//!   time. Who has only plain writes before him then writes plainly too, and the one flush covers all. Segments that the
+//!   log has left behind are flushed early, by a thread that nobody waits for.
 //!
 //! A failed write or flush poisons the writer for good: what the drive has kept is unknown then, and asking it again
 //! would report success for data that is gone. What lies in the log behind a failed write is never acknowledged.
@@ -28,6 +29,7 @@ use super::appender::Batch;
 use super::flights::Flights;
 use super::pool::Segment;
 use super::waiters::{Cause, Waiters, Wakeups, Wanted};
+use crate::broken::{self, Fault};
 use crate::error::{EngineError, Result};
 
 /// How many writes may be in flight together.
@@ -46,6 +48,8 @@ pub(crate) trait Source {
     fn cut(&self, begun: &mut dyn FnMut(&[Batch])) -> Vec<Batch>;
     /// Records up to this one are in the host file now.
     fn written(&self, record: u64);
+    /// It is time for [`LogWriter::flush_left_behind`].
+    fn left_behind(&self);
 }
 
 #[derive(Debug)]
@@ -59,6 +63,8 @@ struct Progress {
     dirty: Vec<Arc<Segment>>,
     /// The one in which the last write that was begun ends.
     last_segment: u64,
+    /// Those to which writes are in flight, once for each write.
+    written_to: Vec<u64>,
     /// Somebody flushes the segments that were dirty.
     flushing: bool,
     poisoned: Option<String>,
@@ -129,6 +135,7 @@ impl LogWriter {
             writing_plainly: 0,
             dirty: Vec::new(),
             last_segment: u64::MAX,
+            written_to: Vec::new(),
             flushing: false,
             poisoned: None,
             waiters: Waiters::default(),
@@ -256,6 +263,7 @@ impl LogWriter {
             if let Some(last) = batches.last() {
                 progress.last_segment = last.segment.id;
             }
+            progress.written_to.extend(batches.iter().map(|batch| batch.segment.id));
             flush = batches.last().is_some_and(|last| progress.carries_flush(wanted, last.last_record));
             progress.writing_plainly += usize::from(!flush);
         });
@@ -276,8 +284,21 @@ impl LogWriter {
             self.is_poisoned.store(true, Ordering::Release);
         }
         let written = self.advanced(&progress);
+        let left_behind = progress.has_left_behind();
         settle(&self.overlap, progress);
         source.written(written);
+        if left_behind {
+            source.left_behind();
+        }
+    }
+
+    /// Flushes segments that the log has left behind, if there are any and all writes to them are over: sooner or later
+    /// somebody has to, and until then a durable commit would.
+    pub(crate) fn flush_left_behind(&self) {
+        let progress = self.progress.lock();
+        if progress.has_left_behind() && progress.poisoned.is_none() {
+            self.flush_dirty(progress, Flush::Ahead);
+        }
     }
 
     /// Flushes dirty segments.
@@ -344,6 +365,14 @@ impl Progress {
         wanted.durable && !self.flushing && self.dirty.iter().any(|segment| segment.id != self.last_segment)
     }
 
+    /// See [`LogWriter::flush_left_behind`].
+    fn has_left_behind(&self) -> bool {
+        let left = |id: u64| id != self.last_segment;
+        !self.flushing
+            && self.dirty.iter().any(|segment| left(segment.id))
+            && !self.written_to.iter().any(|id| left(*id))
+    }
+
     /// Whether a write up to record `last`, which is counted in `writing` already, makes itself durable.
     fn carries_flush(&self, wanted: Wanted, last: u64) -> bool {
         let awaited = wanted.durable && wanted.record <= last || self.waiters.any_durable(last);
@@ -361,10 +390,15 @@ impl Progress {
         }
     }
 
-    /// Notes that the first `written` batches of a cut are over.
+    /// Notes that a cut is over, and that its first `written` batches went well.
     fn end(&mut self, cut: &Cut, written: usize) {
+        for batch in &cut.batches {
+            if let Some(at) = self.written_to.iter().position(|id| *id == batch.segment.id) {
+                self.written_to.swap_remove(at);
+            }
+        }
         for (serial, batch) in (cut.first_serial..).zip(&cut.batches).take(written) {
-            let durable = cut.flush || cfg!(feature = "broken-skip-flush");
+            let durable = cut.flush || broken::has(Fault::SkipFlush);
             self.flights.end(serial, durable);
             self.statistics.writes += 1;
             self.statistics.bytes += batch.len() as u64;
@@ -419,8 +453,8 @@ impl ShortestFlush {
 /// Writes the batches in order; says how many went well.
 fn write_out(cut: &Cut) -> (usize, Result<()>) {
     for (index, batch) in cut.batches.iter().enumerate() {
-        let flush = cut.flush && !cfg!(feature = "broken-skip-flush");
-        let outcome = if cfg!(feature = "broken-publish-torn") && flush {
+        let flush = cut.flush && !broken::has(Fault::SkipFlush);
+        let outcome = if broken::has(Fault::PublishTorn) && flush {
             broken_torn_write(batch)
         } else {
             let buffers = batch.contents();
@@ -434,7 +468,7 @@ fn write_out(cut: &Cut) -> (usize, Result<()>) {
     (cut.batches.len(), Ok(()))
 }
 
-/// The deliberate fault of the feature `broken-publish-torn`: only the first sector of the write is made durable.
+/// The fault [`Fault::PublishTorn`]: only the first sector of the write is made durable.
 fn broken_torn_write(batch: &Batch) -> std::io::Result<()> {
     let file = &batch.segment.file;
     let buffers = batch.contents();

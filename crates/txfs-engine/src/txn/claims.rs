@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::conflict::{ConflictRange, ConflictSet};
+use super::kept::KeptTable;
 use super::origin::Origin;
 use crate::engine::{Engine, Shared};
 use crate::error::{ConflictReport, EngineError, Opponent, Result};
@@ -57,6 +58,8 @@ pub(crate) struct ClaimTable {
     next: u64,
     list: Vec<Claim>,
     elders: usize,
+    /// What kept and prepared transactions have read and written.
+    pub(crate) kept: KeptTable,
 }
 
 impl ClaimTable {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::conflict::ConflictSet;
 use super::history::CommitNote;
+use super::kept::KeptStep;
 use super::origin::Committer;
 use super::snapshot::Snapshot;
 use crate::error::Result;
@@ -98,6 +99,17 @@ pub struct Commit<'a> {
     pub apply: Apply<'a>,
 }
 
+static NO_RANGES: ConflictSet = ConflictSet::new();
+static NO_MUTATIONS: MutationList = MutationList::new();
+
+impl<'a> Commit<'a> {
+    /// One without data that conflicts with nobody, whatever it changes: for what the volume does for itself.
+    pub fn quiet(snapshot: &'a Snapshot, durability: Durability, apply: Apply<'a>) -> Commit<'a> {
+        let (reads, writes, prepared) = (&NO_RANGES, &NO_RANGES, &NO_MUTATIONS);
+        Commit { snapshot, reads, writes, data: Vec::new(), prepared, durability, apply }
+    }
+}
+
 /// A commit on its way, with what others need to know about it.
 pub(crate) struct Candidate<'a> {
     pub(crate) commit: &'a Commit<'a>,
@@ -105,18 +117,23 @@ pub(crate) struct Candidate<'a> {
     pub(crate) note: Option<Arc<CommitNote>>,
     /// See [`Committer::age`].
     pub(crate) age: Option<u64>,
+    /// It changes places only: named snapshots show the same without what was before, and it is in nobody's way.
+    pub(crate) moves: bool,
+    /// What it does with a kept transaction.
+    pub(crate) step: Option<&'a KeptStep>,
 }
 
 impl<'a> Candidate<'a> {
-    /// Of a commit that conflicts with nobody.
-    pub(crate) fn quiet(commit: &'a Commit<'a>) -> Candidate<'a> {
-        Candidate { commit, note: None, age: None }
+    /// Of a commit that changes the places of extents only, and conflicts with nobody.
+    pub(crate) fn of_move(commit: &'a Commit<'a>) -> Candidate<'a> {
+        Candidate { commit, note: None, age: None, moves: true, step: None }
     }
 
-    pub(crate) fn new(commit: &'a Commit<'a>, by: Committer) -> Candidate<'a> {
+    pub(crate) fn new(commit: &'a Commit<'a>, by: Committer, step: Option<&'a KeptStep>) -> Candidate<'a> {
         let ranges: Vec<_> = commit.writes.iter().collect();
         let note = || Arc::new(CommitNote { ranges, origin: by.origin });
-        Candidate { commit, age: by.age, note: (!commit.writes.is_empty()).then(note) }
+        let note = (!commit.writes.is_empty()).then(note);
+        Candidate { commit, age: by.age, note, moves: false, step }
     }
 }
 

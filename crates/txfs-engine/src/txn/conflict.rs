@@ -37,8 +37,8 @@ pub struct ConflictSet {
 
 impl ConflictSet {
     /// An empty set.
-    pub fn new() -> ConflictSet {
-        ConflictSet::default()
+    pub const fn new() -> ConflictSet {
+        ConflictSet { ranges: BTreeMap::new() }
     }
 
     /// True when nothing was inserted.

@@ -33,9 +33,10 @@ use super::sequencing::{encode, locate};
 use super::snapshot::State;
 use crate::engine::Shared;
 use crate::error::{EngineError, Result};
-use crate::format::mutation::Changes;
+use crate::format::mutation::{Change, Changes};
 use crate::format::record::RECORD_HEADER_BYTES;
-use crate::format::{EXTENT_KEY_TAG, Extent, Mutation};
+use crate::format::saved::{extent_location, extent_of, split_saved_key, with_extent};
+use crate::format::{Extent, Mutation};
 use crate::log::appender::Kind;
 use crate::log::pool::Purpose;
 use crate::sequencer::{LiveChange, Sequencer, apply_mutations};
@@ -67,6 +68,8 @@ pub(crate) struct Group {
     dead: VecDeque<(u64, u32)>,
     /// Bytes of all chunks that are still in memory.
     data_bytes: usize,
+    /// Bytes of saved extents: what they share with others goes into the record once more for each.
+    saved_bytes: usize,
     next_offset: u32,
 }
 
@@ -85,6 +88,7 @@ impl Group {
             live: BTreeMap::new(),
             dead: VecDeque::new(),
             data_bytes: 0,
+            saved_bytes: 0,
             next_offset: 0,
         }
     }
@@ -95,7 +99,7 @@ impl Group {
 
     /// No more than this goes into the record.
     fn record_bytes_max(&self) -> usize {
-        self.data_bytes + self.mutation_bytes
+        self.data_bytes + self.saved_bytes + self.mutation_bytes
     }
 
     /// Room that must stay in the present segment for the group's record.
@@ -236,26 +240,30 @@ impl Shared {
         }
         self.sweep(sequencer);
         let mut mutation_bytes = Vec::new();
-        let (current, applied) = loop {
+        let mut saved;
+        let (current, applied, met) = loop {
             let current = self.state.load();
             let group = &sequencer.group;
             let extents = locate(described, group.segment, group.next_offset);
             let mut applied = (commit.apply)(&current.view, &extents)?;
+            let met = self.meet_kept(sequencer, candidate, &current.view, prepared, &mut applied)?;
             applied.number(sequencer.sequence + 1);
+            self.save_for_snapshots(candidate, &current, prepared, &mut applied)?;
             mutation_bytes.clear();
             mutation_bytes.extend_from_slice(prepared.encoded);
             encode(&applied, &mut mutation_bytes)?;
-            let more = data_len + mutation_bytes.len();
+            saved = saved_bytes(&mutation_bytes);
+            let more = data_len + saved + mutation_bytes.len();
             let room = sequencer.appender.room().saturating_sub(2 * RECORD_HEADER_BYTES).min(budget);
             let fits = group.record_bytes_max() + more <= room
                 && group.next_offset.checked_add(data_len as u32).is_some();
             match fits {
-                true => break (current, applied),
+                true => break (current, applied, met),
                 false if group.is_empty() => return Ok(None),
                 false => self.seal(sequencer)?,
             }
         };
-        let (view, live) = self.next_view(sequencer, &current, prepared, &applied.mutations)?;
+        let (state, live) = self.next_state(sequencer, candidate, &current, prepared, &applied.mutations)?;
 
         // Nothing fails from here on. What readers may look for is there before they can know of it.
         let sequence = sequencer.sequence + 1;
@@ -268,8 +276,9 @@ impl Shared {
             group.next_offset += chunk.0.len() as u32;
         }
         group.data_bytes += data_len;
+        group.saved_bytes += saved;
         group.add(sequence, fresh, &mutation_bytes, live.deferred());
-        self.publish(sequencer, candidate, applied.also_writes, &live, State { sequence, view });
+        self.publish(sequencer, candidate, applied.also_writes, met, &live, state);
         Ok(Some(Receipt { sequence }))
     }
 
@@ -312,7 +321,9 @@ impl Shared {
                         let placed = Extent { segment, offset, ..extent };
                         data.push((offset, bytes));
                         offset += placed.len;
-                        let mutation = Mutation::Put { key: key.clone(), value: placed.encode() };
+                        let corrupt = |error| EngineError::corrupt("a deferred extent", &error);
+                        let value = with_extent(key, value, &placed).map_err(corrupt)?;
+                        let mutation = Mutation::Put { key: key.clone(), value };
                         moved.push(mutation.clone());
                         mutation
                     }
@@ -342,7 +353,7 @@ impl Shared {
         let dropped = (group.data_bytes as u64).saturating_sub(left);
         self.counters.deferred_bytes_dropped.fetch_add(dropped, Ordering::Relaxed);
         self.counters.commits_merged.fetch_add(group.commits - 1, Ordering::Relaxed);
-        self.state.store(State { sequence, view });
+        self.state.store(State { sequence, view, marks: current.marks.clone() });
         self.deferred.seal(group.segment, group.first, sequence);
         self.deferred.prune(|first, last| self.registry.reads_between(first, last));
         Ok(())
@@ -350,11 +361,8 @@ impl Shared {
 
     /// The extent under `key`, and its data, if it lies in the deferred segment.
     fn deferred_extent(&self, segment: u64, key: &[u8], value: &[u8]) -> Result<Option<(Extent, Arc<[u8]>)>> {
-        if key.first() != Some(&EXTENT_KEY_TAG) {
-            return Ok(None);
-        }
         let corrupt = |error| EngineError::corrupt(format!("the extent under key {key:02x?}"), &error);
-        let extent = Extent::decode(value).map_err(corrupt)?;
+        let Some(extent) = extent_of(key, value).map_err(corrupt)? else { return Ok(None) };
         if extent.segment != segment {
             return Ok(None);
         }
@@ -370,4 +378,14 @@ impl Shared {
         let bytes = chunk.get(from..from + len).ok_or_else(missing)?;
         Ok(Some((extent, bytes.into())))
     }
+}
+
+/// Bytes of the saved extents among `mutations` whose data is only in memory.
+fn saved_bytes(mutations: &[u8]) -> usize {
+    let deferred = |change: Change<'_>| {
+        split_saved_key(change.key)?;
+        let (segment, _, len) = extent_location(change.key, change.value?).ok()??;
+        (segment >= DEFERRED_SEGMENT).then_some(len as usize)
+    };
+    Changes::of(mutations).flatten().filter_map(deferred).sum()
 }

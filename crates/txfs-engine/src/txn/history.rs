@@ -2,7 +2,9 @@
 //!
 //! An interval map of `(space, object, first..=last)` to the sequence number of the last writer. It changes inside the
 //! sequencing critical section only, and has a lock of its own, so that open transactions can look whether they are
-//! doomed without keeping commits waiting. What no active snapshot can be older than is forgotten.
+//! doomed without keeping commits waiting. What no active snapshot can be older than is forgotten; and so is a commit as
+//! soon as later ones have written all that it wrote, so that a snapshot that stays open for a million commits costs
+//! memory for the places that they write, and not for each of them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -28,13 +30,28 @@ pub struct CommitNote {
     pub origin: Origin,
 }
 
+/// A commit whose ranges are remembered.
+#[derive(Debug)]
+struct Remembered {
+    sequence: u64,
+    /// None once it has no intervals any more.
+    note: Option<Arc<CommitNote>>,
+    /// How many intervals it is the last writer of.
+    intervals: usize,
+}
+
 /// The last writers of recently written ranges. Intervals never overlap.
 #[derive(Debug, Default)]
 pub(crate) struct ConflictHistory {
     intervals: BTreeMap<Start, Interval>,
     /// What each commit wrote, oldest first: says what to forget, and whom to name.
-    commits: VecDeque<(u64, Arc<CommitNote>)>,
+    commits: VecDeque<Remembered>,
+    /// How many of them have no intervals any more.
+    overwritten: usize,
 }
+
+/// Commits without intervals are removed from the list when they are more than half of it and so many.
+const OVERWRITTEN_MIN: usize = 1024;
 
 impl ConflictHistory {
     /// Adds those parts of `set` that commits after `snapshot` wrote.
@@ -45,7 +62,7 @@ impl ConflictHistory {
         snapshot: u64,
         report: &mut ConflictReport,
     ) {
-        if self.commits.back().is_none_or(|(sequence, _)| *sequence <= snapshot) {
+        if self.commits.back().is_none_or(|last| last.sequence <= snapshot) {
             return;
         }
         for range in set {
@@ -63,32 +80,54 @@ impl ConflictHistory {
     }
 
     fn opponent(&self, sequence: u64) -> Opponent {
-        let at = self.commits.partition_point(|(other, _)| *other < sequence);
-        let note = self.commits.get(at).filter(|(other, _)| *other == sequence);
-        let origin = note.map(|(_, note)| note.origin.clone()).unwrap_or_default();
+        let found = self.position(sequence).and_then(|at| self.commits[at].note.as_ref());
+        let origin = found.map(|note| note.origin.clone()).unwrap_or_default();
         Opponent::Commit { sequence, origin }
     }
 
-    /// Adds what commits after `sequence` wrote, oldest first.
+    /// Adds what commits after `sequence` wrote, oldest first, but for those of which later ones have overwritten
+    /// everything.
     pub(crate) fn since(&self, sequence: u64, notes: &mut Vec<(u64, Arc<CommitNote>)>) {
-        let from = self.commits.partition_point(|(other, _)| *other <= sequence);
-        notes.extend(self.commits.range(from..).cloned());
+        let from = self.commits.partition_point(|commit| commit.sequence <= sequence);
+        let commits = self.commits.range(from..);
+        notes.extend(commits.filter_map(|commit| Some((commit.sequence, commit.note.clone()?))));
     }
 
-    /// Notes what the commit `sequence` wrote.
+    fn position(&self, sequence: u64) -> Option<usize> {
+        self.commits.binary_search_by_key(&sequence, |commit| commit.sequence).ok()
+    }
+
+    /// Notes what the commit `sequence` wrote; once for each commit.
     pub(crate) fn record(&mut self, note: Arc<CommitNote>, sequence: u64) {
         for range in &note.ranges {
+            let start = (range.space, range.object, range.first);
+            // The same page or name once more: with a snapshot that stays open, that is what most commits are.
+            if let Some(interval) = self.intervals.get_mut(&start)
+                && interval.last == range.last
+            {
+                let before = std::mem::replace(&mut interval.sequence, sequence);
+                self.replace_interval(before, 0);
+                continue;
+            }
             self.cut_out(range);
-            self.intervals
-                .insert((range.space, range.object, range.first), Interval { last: range.last, sequence });
+            self.intervals.insert(start, Interval { last: range.last, sequence });
         }
-        self.commits.push_back((sequence, note));
+        let intervals = note.ranges.len();
+        self.commits.push_back(Remembered { sequence, note: Some(note), intervals });
+        if self.overwritten >= OVERWRITTEN_MIN && self.overwritten > self.commits.len() / 2 {
+            self.commits.retain(|commit| commit.note.is_some());
+            self.overwritten = 0;
+        }
     }
 
     /// Forgets what commits up to `oldest` wrote: no snapshot older than that is in use.
     pub(crate) fn forget_up_to(&mut self, oldest: u64) {
-        while self.commits.front().is_some_and(|(sequence, _)| *sequence <= oldest) {
-            let Some((sequence, note)) = self.commits.pop_front() else { return };
+        while self.commits.front().is_some_and(|commit| commit.sequence <= oldest) {
+            let Some(Remembered { sequence, note, .. }) = self.commits.pop_front() else { return };
+            let Some(note) = note else {
+                self.overwritten -= 1;
+                continue;
+            };
             for range in &note.ranges {
                 let stale: Vec<Start> = self
                     .overlapping(range)
@@ -124,13 +163,27 @@ impl ConflictHistory {
         let overlapping: Vec<(Start, Interval)> = self.overlapping(range).collect();
         for (start, interval) in overlapping {
             self.intervals.remove(&start);
+            let mut pieces = 0;
             if start.2 < range.first {
                 let left = Interval { last: range.first - 1, ..interval };
                 self.intervals.insert(start, left);
+                pieces += 1;
             }
             if interval.last > range.last {
                 self.intervals.insert((start.0, start.1, range.last + 1), interval);
+                pieces += 1;
             }
+            self.replace_interval(interval.sequence, pieces);
+        }
+    }
+
+    /// One interval of a commit became so many.
+    fn replace_interval(&mut self, sequence: u64, pieces: usize) {
+        let Some(at) = self.position(sequence) else { return };
+        let commit = &mut self.commits[at];
+        commit.intervals = (commit.intervals + pieces).saturating_sub(1);
+        if commit.intervals == 0 && commit.note.take().is_some() {
+            self.overwritten += 1;
         }
     }
 }
@@ -202,6 +255,44 @@ mod tests {
         let mut notes = Vec::new();
         history.since(5, &mut notes);
         assert_eq!(notes.iter().map(|(sequence, _)| *sequence).collect::<Vec<_>>(), [6]);
+    }
+
+    #[test]
+    fn commits_of_which_nothing_is_left_cost_nothing() {
+        let mut history = ConflictHistory::default();
+        let shared = note(&set(&[(0, 9)]));
+        for sequence in 1..=100_000u64 {
+            let page = sequence % 50;
+            let ranges = if sequence == 1 { shared.clone() } else { note(&set(&[(page, page)])) };
+            history.record(ranges, sequence);
+        }
+        assert!(history.commits.len() <= 50 + 2 * OVERWRITTEN_MIN, "{} commits", history.commits.len());
+        assert_eq!(history.commits.iter().filter(|commit| commit.note.is_some()).count(), 50);
+        assert_eq!(Arc::strong_count(&shared), 1);
+        let mut notes = Vec::new();
+        history.since(99_990, &mut notes);
+        assert_eq!(notes.len(), 10);
+        notes.clear();
+        history.since(0, &mut notes);
+        assert_eq!(notes.len(), 50, "each page with its last writer");
+        assert_eq!(first(&history, &set(&[(7, 7)]), 0), Some(100_000 - 50 + 7));
+        history.forget_up_to(100_000);
+        assert!(history.commits.is_empty() && history.intervals.is_empty() && history.overwritten == 0);
+    }
+
+    #[test]
+    fn a_commit_with_a_piece_left_is_remembered() {
+        let mut history = ConflictHistory::default();
+        history.record(note(&set(&[(0, 9)])), 1);
+        history.record(note(&set(&[(3, 5)])), 2);
+        history.record(note(&set(&[(0, 2)])), 3);
+        let mut notes = Vec::new();
+        history.since(0, &mut notes);
+        assert_eq!(notes.iter().map(|(sequence, _)| *sequence).collect::<Vec<_>>(), [1, 2, 3]);
+        history.record(note(&set(&[(6, 9)])), 4);
+        notes.clear();
+        history.since(0, &mut notes);
+        assert_eq!(notes.iter().map(|(sequence, _)| *sequence).collect::<Vec<_>>(), [2, 3, 4]);
     }
 
     #[test]

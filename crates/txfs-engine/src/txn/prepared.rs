@@ -5,10 +5,15 @@
 //! two. Live bytes are counted here as well, which is possible as long as extents are new: what a mutation replaces
 //! depends on the state.
 
+use std::sync::Arc;
+
 use crate::error::{EngineError, Result};
+use crate::format::MutationList;
 use crate::format::mutation::Changes;
-use crate::format::{EXTENT_KEY_TAG, MutationList};
+use crate::format::saved::may_hold_extent;
 use crate::index::{IndexView, Memtable};
+use crate::named::Marks;
+use crate::named::saving::Candidates;
 use crate::sequencer::{LiveChange, apply_encoded, locate};
 
 /// A commit's prepared mutations, as far as they can be worked on outside of the critical section.
@@ -16,6 +21,8 @@ pub(crate) struct Prepared<'a> {
     pub(crate) encoded: &'a [u8],
     /// Of many: the entries in order, and how live bytes change.
     sorted: Option<(Memtable, LiveChange)>,
+    /// Of many: what a named snapshot might have to save.
+    pub(crate) candidates: Option<Candidates>,
 }
 
 /// From here on it pays to sort mutations before they go into the memtable, and to log them by themselves.
@@ -23,29 +30,35 @@ const SORTED_FROM_BYTES: usize = 64 * 1024;
 
 impl<'a> Prepared<'a> {
     pub(crate) fn none() -> Prepared<'static> {
-        Prepared { encoded: &[], sorted: None }
+        Prepared { encoded: &[], sorted: None, candidates: None }
     }
 
-    pub(crate) fn new(list: &'a MutationList) -> Result<Prepared<'a>> {
+    /// `marks` are those of the present state.
+    pub(crate) fn new(
+        list: &'a MutationList,
+        marks: impl FnOnce() -> Option<Arc<Marks>>,
+    ) -> Result<Prepared<'a>> {
         let encoded = list.as_bytes();
         if encoded.len() < SORTED_FROM_BYTES {
-            return Ok(Prepared { encoded, sorted: None });
+            return Ok(Prepared { encoded, sorted: None, candidates: None });
         }
+        let candidates = marks().and_then(|marks| Candidates::of(encoded, &marks));
         let (mut entries, mut live) = (Memtable::new(), LiveChange::default());
         for change in Changes::of(encoded) {
             let change = change.map_err(|error| EngineError::TooLarge(error.to_string()))?;
-            if change.key.first() == Some(&EXTENT_KEY_TAG) {
+            if may_hold_extent(change.key) {
                 let Some(value) = change.value.filter(|_| change.is_new) else {
                     // What it replaces depends on the state.
-                    return Ok(Prepared { encoded, sorted: None });
+                    return Ok(Prepared { encoded, sorted: None, candidates });
                 };
-                let (segment, offset, len) = locate(change.key, value)?;
-                live.add(segment, offset, i64::from(len));
+                if let Some((segment, offset, len)) = locate(change.key, value)? {
+                    live.add(segment, offset, i64::from(len));
+                }
             }
             entries.put(change.key, change.value);
         }
         live.count_changes(entries.len() as u64);
-        Ok(Prepared { encoded, sorted: Some((entries, live)) })
+        Ok(Prepared { encoded, sorted: Some((entries, live)), candidates })
     }
 
     /// True when the mutations are to be logged by themselves, ahead of the commit's record.

@@ -12,6 +12,7 @@
 //! only waits for older ones.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -103,19 +104,18 @@ impl SnapshotRegistry {
         entries.list.front().map_or(published, |entry| entry.sequence.min(published))
     }
 
-    /// As [`SnapshotRegistry::oldest`], among those through which file data may still be read.
-    pub(crate) fn oldest_reader(&self, published: impl FnOnce() -> u64) -> u64 {
-        let entries = self.entries.lock();
-        let published = published();
-        let oldest = entries.list.iter().find(|entry| entry.readers > 0);
-        oldest.map_or(published, |entry| entry.sequence.min(published))
-    }
-
     /// True when file data may still be read through a snapshot of one of these commits.
     pub(crate) fn reads_between(&self, first: u64, last: u64) -> bool {
         let list = &self.entries.lock().list;
         let from = list.partition_point(|entry| entry.sequence < first);
         list.range(from..).take_while(|entry| entry.sequence <= last).any(|entry| entry.readers > 0)
+    }
+
+    /// The newest of these commits whose snapshot is still read through.
+    pub(crate) fn newest_reader(&self, of: &Range<u64>) -> Option<u64> {
+        let entries = self.entries.lock();
+        let within = entries.within(of);
+        entries.list.range(within).rev().find(|entry| entry.readers > 0).map(|entry| entry.sequence)
     }
 
     /// True while a transaction is open that has written ahead of its commit. Cleaning then does harm: it takes space that
@@ -129,20 +129,21 @@ impl SnapshotRegistry {
         self.entries.lock().list.iter().map(|entry| entry.active).sum()
     }
 
-    /// Waits until nobody reads through a snapshot older than commit `before`, or [`SnapshotRegistry::wake`] is called.
+    /// Waits until nobody reads through a snapshot of one of these commits, or [`SnapshotRegistry::wake`] is called.
     /// It gives up when none of these readers has ended for as long as `patience`; those for whom somebody has done so
-    /// before, with `marks`, are not waited for again. Nobody can become such a reader when `before` was published already.
-    pub(crate) fn wait_for_readers(&self, before: u64, patience: Duration, marks: bool) -> Waited {
+    /// before, with `marks`, are not waited for again. Nobody can become such a reader when the commit behind them was
+    /// published already.
+    pub(crate) fn wait_for_readers(&self, of: Range<u64>, patience: Duration, marks: bool) -> Waited {
         let mut entries = self.entries.lock();
         let freed = entries.freed;
         let mut readers = usize::MAX;
         let mut deadline = None;
         loop {
-            let now = entries.readers(before);
+            let now = entries.readers(&of);
             if now == 0 || entries.freed != freed {
                 return Waited::Freed;
             }
-            if patience.is_zero() || entries.all_stalled(before) {
+            if patience.is_zero() || entries.all_stalled(&of) {
                 return Waited::InVain;
             }
             if now < readers {
@@ -159,9 +160,9 @@ impl SnapshotRegistry {
                 }
             };
             entries.waiting -= 1;
-            if late && entries.readers(before) == readers && entries.freed == freed {
+            if late && entries.readers(&of) == readers && entries.freed == freed {
                 if marks {
-                    entries.mark_stalled(before);
+                    entries.mark_stalled(&of);
                 }
                 return Waited::InVain;
             }
@@ -197,19 +198,22 @@ impl SnapshotRegistry {
 }
 
 impl Entries {
-    fn readers(&self, before: u64) -> usize {
-        self.list.iter().take_while(|entry| entry.sequence < before).map(|entry| entry.readers).sum()
+    fn within(&self, commits: &Range<u64>) -> Range<usize> {
+        let index = |sequence| self.list.partition_point(|entry| entry.sequence < sequence);
+        index(commits.start)..index(commits.end).max(index(commits.start))
     }
 
-    fn all_stalled(&self, before: u64) -> bool {
-        let mut older = self.list.iter().take_while(|entry| entry.sequence < before);
-        older.all(|entry| entry.stalled || entry.readers == 0)
+    fn readers(&self, of: &Range<u64>) -> usize {
+        self.list.range(self.within(of)).map(|entry| entry.readers).sum()
     }
 
-    fn mark_stalled(&mut self, before: u64) {
-        for entry in self.list.iter_mut().take_while(|entry| entry.sequence < before) {
-            entry.stalled = true;
-        }
+    fn all_stalled(&self, of: &Range<u64>) -> bool {
+        self.list.range(self.within(of)).all(|entry| entry.stalled || entry.readers == 0)
+    }
+
+    fn mark_stalled(&mut self, of: &Range<u64>) {
+        let within = self.within(of);
+        self.list.range_mut(within).for_each(|entry| entry.stalled = true);
     }
 }
 
@@ -254,10 +258,11 @@ mod tests {
         let registry = Arc::new(SnapshotRegistry::default());
         let register = |sequence: u64| registry.register(|| sequence, |sequence| *sequence).1;
         let (first, second, again) = (register(3), register(5), register(5));
-        assert_eq!((registry.oldest(|| 9), registry.oldest_reader(|| 9), registry.len()), (3, 3, 3));
+        assert_eq!((registry.oldest(|| 9), registry.len()), (3, 3));
+        assert!(registry.reads_between(3, 3));
         first.release_data();
         first.release_data();
-        assert_eq!((registry.oldest(|| 9), registry.oldest_reader(|| 9)), (3, 5));
+        assert_eq!(registry.oldest(|| 9), 3);
         assert!(
             registry.reads_between(4, 5) && !registry.reads_between(3, 4) && !registry.reads_between(6, 9)
         );
@@ -265,7 +270,7 @@ mod tests {
         assert!(registry.reads_between(5, 5));
         drop(again);
         assert!(!registry.reads_between(0, 9));
-        assert_eq!((registry.oldest(|| 9), registry.oldest_reader(|| 9), registry.len()), (3, 9, 1));
+        assert_eq!((registry.oldest(|| 9), registry.len()), (3, 1));
         drop(first);
         assert_eq!((registry.oldest(|| 9), registry.len()), (9, 0));
     }
@@ -275,7 +280,7 @@ mod tests {
         let registry = Arc::new(SnapshotRegistry::default());
         let register = |sequence: u64| registry.register(|| sequence, |sequence| *sequence).1;
         let (first, second, newer) = (register(3), register(5), register(8));
-        let wait = |patience| registry.wait_for_readers(6, Duration::from_millis(patience), true);
+        let wait = |patience| registry.wait_for_readers(3..6, Duration::from_millis(patience), true);
         assert_eq!(wait(0), Waited::InVain);
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| wait(60_000));
@@ -291,17 +296,17 @@ mod tests {
         let registry = Arc::new(SnapshotRegistry::default());
         let register = |sequence: u64| registry.register(|| sequence, |sequence| *sequence).1;
         let (first, second) = (register(3), register(3));
-        assert_eq!(registry.wait_for_readers(4, Duration::from_millis(10), true), Waited::InVain);
-        assert_eq!(registry.wait_for_readers(4, Duration::MAX, true), Waited::InVain, "at once");
+        assert_eq!(registry.wait_for_readers(0..4, Duration::from_millis(10), true), Waited::InVain);
+        assert_eq!(registry.wait_for_readers(0..4, Duration::MAX, true), Waited::InVain, "at once");
         // One of them ends: that is hope.
         drop(first);
         let begun = Instant::now();
-        assert_eq!(registry.wait_for_readers(4, Duration::from_millis(10), true), Waited::InVain);
+        assert_eq!(registry.wait_for_readers(0..4, Duration::from_millis(10), true), Waited::InVain);
         assert!(begun.elapsed() >= Duration::from_millis(10));
         std::thread::scope(|scope| {
             second.release_data();
             let third = register(4);
-            let waiting = scope.spawn(|| registry.wait_for_readers(5, Duration::MAX, true));
+            let waiting = scope.spawn(|| registry.wait_for_readers(0..5, Duration::MAX, true));
             while registry.entries.lock().waiting == 0 {
                 std::thread::yield_now();
             }

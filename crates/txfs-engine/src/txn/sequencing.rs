@@ -10,13 +10,15 @@ use crate::engine::Shared;
 use crate::error::{ConflictReport, EngineError, Result};
 use crate::format::record::RECORD_HEADER_BYTES;
 use crate::format::{Extent, Mutation};
-use crate::index::IndexView;
 use crate::log::appender::Kind;
 use crate::log::pool::Purpose;
+use crate::named::Marks;
+use crate::named::saving::save;
 use crate::placing::check_len;
 use crate::sequencer::{LiveChange, Sequencer, apply_mutations};
 use crate::txn::commit::{Applied, Candidate, Pin, Receipt};
 use crate::txn::history::CommitNote;
+use crate::txn::kept::{KeptStep, Met};
 use crate::txn::prepared::Prepared;
 use crate::txn::snapshot::State;
 use crate::txn::{Chunk, ConflictSet};
@@ -55,7 +57,7 @@ impl Shared {
             self.check_reserve(sequencer, purpose)?;
         }
         let mut inline = true;
-        let applied = loop {
+        let (applied, met) = loop {
             let extents = match (data.is_empty(), inline) {
                 (true, _) => placed.to_vec(),
                 (false, true) => {
@@ -70,7 +72,9 @@ impl Shared {
                 }
             };
             let mut applied = (commit.apply)(&current.view, &extents)?;
+            let met = self.meet_kept(sequencer, candidate, &current.view, prepared, &mut applied)?;
             applied.number(sequencer.sequence + 1);
+            self.save_for_snapshots(candidate, &current, prepared, &mut applied)?;
             mutation_bytes.clear();
             if !prepared.is_large() {
                 mutation_bytes.extend_from_slice(prepared.encoded);
@@ -78,7 +82,7 @@ impl Shared {
             encode(&applied, &mut mutation_bytes)?;
             let inline_len = if inline { data_len } else { 0 };
             if !inline || sequencer.appender.room() >= inline_len + mutation_bytes.len() {
-                break applied;
+                break (applied, met);
             }
             if mutation_bytes.len() + data_len < PART_BYTES_MAX.min(self.manifest.segment_bytes as usize / 2)
                 && !sequencer.appender.is_fresh()
@@ -90,7 +94,7 @@ impl Shared {
         };
 
         // From here on only the append of what fits may fail, before anything is published.
-        let (view, live) = self.next_view(sequencer, &current, prepared, &applied.mutations)?;
+        let (state, live) = self.next_state(sequencer, candidate, &current, prepared, &applied.mutations)?;
         let sequence = sequencer.sequence + 1;
         let slices: Vec<&[u8]> =
             if inline { data.iter().map(|chunk| &*chunk.0).collect() } else { Vec::new() };
@@ -117,27 +121,45 @@ impl Shared {
         self.note_room(sequencer);
         let queued = sequencer.appender.queued_bytes();
         self.count_log((queued - before) as u64, live.changes());
-        self.publish(sequencer, candidate, applied.also_writes, &live, State { sequence, view });
+        self.publish(sequencer, candidate, applied.also_writes, met, &live, state);
         // What is left is only given back, the state before this one among it; nobody has to wait for that.
         drop(guard);
         Ok((Receipt { sequence }, record, queued))
     }
 
+    /// Adds what a named snapshot needs of the values that the commit replaces.
+    pub(super) fn save_for_snapshots(
+        &self,
+        candidate: &Candidate<'_>,
+        current: &State,
+        prepared: &Prepared<'_>,
+        applied: &mut Applied,
+    ) -> Result<()> {
+        match &current.marks {
+            Some(marks) if !candidate.moves => save(&current.view, marks, prepared, &mut applied.mutations),
+            _ => Ok(()),
+        }
+    }
+
     /// What a commit makes of the current state, and how that changes live bytes; an error when there is no room for them.
-    pub(super) fn next_view(
+    pub(super) fn next_state(
         &self,
         sequencer: &Sequencer,
+        candidate: &Candidate<'_>,
         current: &State,
         prepared: &Prepared<'_>,
         mutations: &[Mutation],
-    ) -> Result<(IndexView, LiveChange)> {
+    ) -> Result<(State, LiveChange)> {
         let mut view = current.view.clone();
         let mut live = LiveChange::default();
         prepared.apply(&mut view, &mut live)?;
         apply_mutations(&mut view, &mut live, mutations)?;
         sequencer.live.check(&live)?;
-        self.check_live_bytes(sequencer, live.net())?;
-        Ok((view, live))
+        if !candidate.step.is_some_and(KeptStep::is_assured) {
+            self.check_live_bytes(sequencer, live.net())?;
+        }
+        let marks = Marks::after(&current.marks, &view, mutations)?;
+        Ok((State { sequence: sequencer.sequence + 1, view, marks }, live))
     }
 
     /// Shows the new state to everybody, and notes what the commit that led to it has changed.
@@ -146,6 +168,7 @@ impl Shared {
         sequencer: &mut Sequencer,
         candidate: &Candidate<'_>,
         also_writes: ConflictSet,
+        met: Met,
         live: &LiveChange,
         state: State,
     ) {
@@ -153,15 +176,18 @@ impl Shared {
         let oldest = self.registry.oldest(|| sequencer.sequence);
         sequencer.sequence = sequence;
         sequencer.live.apply(live, sequence);
+        sequencer.claims.kept.settle(candidate.step, met);
         self.state.store(state);
         let mut history = self.history.lock();
         history.forget_up_to(oldest);
-        if let Some(note) = &candidate.note {
+        if let Some(note) = candidate.note.as_ref().filter(|_| also_writes.is_empty()) {
             history.record(note.clone(), sequence);
-        }
-        if !also_writes.is_empty() {
+        } else if !also_writes.is_empty() {
+            let mut ranges: Vec<_> = also_writes.iter().collect();
             let origin = candidate.note.as_ref().map(|note| note.origin.clone()).unwrap_or_default();
-            history.record(Arc::new(CommitNote { ranges: also_writes.iter().collect(), origin }), sequence);
+            ranges.extend(candidate.note.iter().flat_map(|note| &note.ranges));
+            ranges.sort_unstable_by_key(|range| (range.space, range.object, range.first));
+            history.record(Arc::new(CommitNote { ranges, origin }), sequence);
         }
         drop(history);
         // Last: whoever sees the number finds in the history what the commit wrote.
@@ -171,6 +197,7 @@ impl Shared {
     pub(super) fn validate(&self, sequencer: &Sequencer, candidate: &Candidate<'_>) -> Result<()> {
         let commit = candidate.commit;
         let snapshot = commit.snapshot.sequence();
+        self.validate_kept(sequencer, candidate)?;
         if sequencer.sequence == snapshot && sequencer.claims.is_free() {
             return Ok(());
         }

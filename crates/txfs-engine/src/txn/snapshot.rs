@@ -9,6 +9,7 @@ use parking_lot::RwLock;
 use super::registry::Registration;
 use crate::error::Result;
 use crate::index::{IndexView, Read};
+use crate::named::{Marks, Past};
 
 /// What the sequencer publishes: all keys as of one commit.
 #[derive(Clone, Debug)]
@@ -17,6 +18,8 @@ pub(crate) struct State {
     pub(crate) sequence: u64,
     /// Its keys and values.
     pub(crate) view: IndexView,
+    /// The named snapshots in it, if there are any.
+    pub(crate) marks: Option<Arc<Marks>>,
 }
 
 /// The latest state. Its lock is a leaf, held for as long as it takes to copy or to replace a pointer: a lock-free cell
@@ -47,12 +50,19 @@ impl Published {
 pub struct Snapshot {
     pub(crate) state: Arc<State>,
     pub(crate) registration: Arc<Registration>,
+    /// Shows the state that a named snapshot has kept.
+    pub(crate) past: Option<Arc<Past>>,
 }
 
 impl Snapshot {
-    /// The last commit contained.
+    /// The last commit contained; of a named snapshot, that of the state through which it is read.
     pub fn sequence(&self) -> u64 {
         self.state.sequence
+    }
+
+    /// The number of the named snapshot that it shows, if it shows one.
+    pub fn named(&self) -> Option<u64> {
+        self.past.as_ref().map(|past| past.id())
     }
 
     /// Its commit, while file data may be read through it.
@@ -71,7 +81,10 @@ impl Snapshot {
 
 impl Read for Snapshot {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.state.view.get(key)
+        match &self.past {
+            None => self.state.view.get(key),
+            Some(past) => past.get(&self.state.view, key),
+        }
     }
 
     fn scan(
@@ -80,7 +93,10 @@ impl Read for Snapshot {
         to: &[u8],
         visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<()> {
-        self.state.view.scan(from, to, visit)
+        match &self.past {
+            None => self.state.view.scan(from, to, visit),
+            Some(past) => past.scan(&self.state.view, from, to, visit),
+        }
     }
 
     fn scan_back(
@@ -89,6 +105,9 @@ impl Read for Snapshot {
         to: &[u8],
         visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<()> {
-        self.state.view.scan_back(from, to, visit)
+        match &self.past {
+            None => self.state.view.scan_back(from, to, visit),
+            Some(past) => past.scan_back(&self.state.view, from, to, visit),
+        }
     }
 }

@@ -4,7 +4,6 @@
 
 use super::node::{self, Node, entry_bytes};
 use super::pointer::Pointer;
-use super::{BRANCH_BYTES_MAX, LEAF_BYTES_MAX};
 use crate::index::keys::{common_len, shortest_between};
 
 /// See the module's documentation.
@@ -85,7 +84,7 @@ impl Entries {
 
     /// Divides the entries among as few nodes as hold them, about evenly.
     pub(super) fn pieces(&self, level: u8) -> impl Iterator<Item = Piece<'_>> {
-        let bytes_max = if level == 0 { LEAF_BYTES_MAX } else { BRANCH_BYTES_MAX };
+        let bytes_max = super::bytes_max(level);
         let shared = match self.len() {
             0 => 0,
             len => common_len(self.key(0), self.key(len - 1)),

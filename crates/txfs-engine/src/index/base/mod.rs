@@ -33,8 +33,19 @@ pub use store::IndexStore;
 const LEAF_BYTES_MAX: usize = 2048;
 /// The same for a branch; all of them together are one or two per cent of the leaves.
 const BRANCH_BYTES_MAX: usize = 4096;
+/// The same for a branch above leaves: a change in a random place writes one of them too.
+const LOW_BRANCH_BYTES_MAX: usize = 2048;
 /// Longest node: the longest entry and some.
 const NODE_BYTES_MAX: usize = regions::REGION_BYTES as usize;
+
+/// Bytes that a node of this level is filled to at most, but for an entry that takes more.
+fn bytes_max(level: u8) -> usize {
+    match level {
+        0 => LEAF_BYTES_MAX,
+        1 => LOW_BRANCH_BYTES_MAX,
+        _ => BRANCH_BYTES_MAX,
+    }
+}
 
 #[cfg(test)]
 mod node_tests;

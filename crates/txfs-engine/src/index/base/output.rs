@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use super::LEAF_BYTES_MAX;
 use super::cache::Table;
 use super::file::IndexFile;
 use super::header::Sizes;
 use super::node::Node;
 use super::pointer::Pointer;
 use super::regions::Regions;
-use super::{BRANCH_BYTES_MAX, LEAF_BYTES_MAX};
 use crate::index::IndexError;
 
 /// Bytes gathered before they are written.
@@ -117,5 +117,5 @@ impl<'a> Output<'a> {
 
 /// A node that is less full is joined with a neighbour when it is written anew.
 pub(super) fn few_bytes(level: u8) -> usize {
-    if level == 0 { LEAF_BYTES_MAX / 3 } else { BRANCH_BYTES_MAX / 3 }
+    super::bytes_max(level) / 3
 }

@@ -8,8 +8,8 @@
 //!
 //! # Invariants
 //! * A region becomes *retiring* with the checkpoint that took its last live byte, and *free* when that checkpoint is
-//!   durable and no reader of an older generation is left. Only free regions, and the rest of the current one, are
-//!   written.
+//!   durable and no reader is left of a generation between the one that first wrote to it and the one that left it. Only
+//!   free regions, and the rest of the current one, are written.
 //! * Region 0 is never free: the header is its first sector.
 //! * After a crash the table in force says what is live; whatever else lies in the file is garbage.
 //!
@@ -20,7 +20,7 @@
 //! # Locking
 //! Belongs to the checkpoint in progress; the store's mutex holds it in between.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 
 use super::pointer::{Pointer, SECTOR_BYTES};
 
@@ -46,8 +46,12 @@ pub(super) struct Regions {
     live_bytes: Vec<u32>,
     states: Vec<State>,
     free: BTreeSet<u32>,
-    /// Regions with the generation that they died in, oldest first.
-    retiring: VecDeque<(u64, u32)>,
+    /// The generation that first wrote to each region in its present life; 0 if that was before the file was opened.
+    born: Vec<u64>,
+    /// Regions with the generation that they died in.
+    retiring: Vec<(u64, u32)>,
+    /// The generation that is being written.
+    writing: u64,
     /// Where the next piece goes, if there is room in the current region.
     position: u64,
     /// The region that is being filled, perhaps full: then the position is its end.
@@ -61,7 +65,9 @@ impl Regions {
             live_bytes: vec![SECTOR_BYTES as u32],
             states: vec![State::InUse],
             free: BTreeSet::new(),
-            retiring: VecDeque::new(),
+            born: vec![0],
+            retiring: Vec::new(),
+            writing: 0,
             position: SECTOR_BYTES as u64,
             current: 0,
         }
@@ -83,9 +89,11 @@ impl Regions {
         }
         let mut regions = Regions {
             states: vec![State::InUse; live_bytes.len()],
+            born: vec![0; live_bytes.len()],
             live_bytes,
             free: BTreeSet::new(),
-            retiring: VecDeque::new(),
+            retiring: Vec::new(),
+            writing: 0,
             position,
             current: ((position - 1) / REGION_BYTES) as usize,
         };
@@ -132,6 +140,7 @@ impl Regions {
     /// Goes on writing at the start of a free region.
     fn go_to(&mut self, region: usize) {
         self.states[region] = State::InUse;
+        self.born[region] = self.writing;
         self.current = region;
         self.position = region as u64 * REGION_BYTES;
     }
@@ -145,6 +154,7 @@ impl Regions {
             let count = self.states.len() + space.div_ceil(REGION_BYTES) as usize;
             self.live_bytes.resize(count, 0);
             self.states.resize(count, State::InUse);
+            self.born.resize(count, self.writing);
             self.current = count - 1;
         } else if self.left_in_current() < space {
             if self.free.is_empty() {
@@ -164,6 +174,7 @@ impl Regions {
         self.free.insert(self.states.len() as u32);
         self.live_bytes.push(0);
         self.states.push(State::Free);
+        self.born.push(0);
     }
 
     /// A piece is not part of the next generation any more.
@@ -188,20 +199,24 @@ impl Regions {
         for region in 1..self.live_bytes.len() {
             if self.live_bytes[region] == 0 && region != self.current && self.states[region] == State::InUse {
                 self.states[region] = State::Retiring;
-                self.retiring.push_back((generation, region as u32));
+                self.retiring.push((generation, region as u32));
             }
         }
     }
 
-    /// Frees what no reader of this or a later generation can see.
-    pub(super) fn reclaim(&mut self, oldest_generation: u64) {
-        while let Some(&(generation, region)) = self.retiring.front()
-            && generation <= oldest_generation
-        {
-            self.retiring.pop_front();
-            self.states[region as usize] = State::Free;
-            self.free.insert(region);
-        }
+    /// Begins to write a generation: frees what no reader of one of these older generations can see.
+    pub(super) fn begin(&mut self, generation: u64, read: &[u64]) {
+        self.writing = generation;
+        let (born, states, free) = (&self.born, &mut self.states, &mut self.free);
+        self.retiring.retain(|&(died, region)| {
+            let lived = born[region as usize]..died;
+            let seen = read.iter().any(|generation| lived.contains(generation));
+            if !seen {
+                states[region as usize] = State::Free;
+                free.insert(region);
+            }
+            seen
+        });
     }
 
     /// More than half of a large file is free.
@@ -269,6 +284,7 @@ impl Regions {
         let left = self.states.len() - free;
         self.states.truncate(left);
         self.live_bytes.truncate(left);
+        self.born.truncate(left);
         self.free.retain(|region| (*region as usize) < left);
         Some(left as u64 * REGION_BYTES)
     }

@@ -9,7 +9,9 @@
 //!   Readers of what was there before go on.
 //!
 //! # Locking
-//! One mutex is held for the whole of a checkpoint. Readers ([`BaseReader`]) never take it.
+//! One mutex is held for the whole of a checkpoint. Readers ([`BaseReader`]) never take it, and neither does who asks what a
+//! checkpoint may need ([`IndexStore::written_bytes_max`]): commits do that, and would wait for a checkpoint's flushes. What
+//! that takes stands behind a lock of its own, a leaf.
 
 use std::fmt;
 use std::io;
@@ -37,6 +39,20 @@ pub struct IndexStore {
     disk: Arc<dyn Disk>,
     file: Arc<IndexFile>,
     inner: Mutex<Inner>,
+    need: Mutex<Need>,
+}
+
+/// What the need of space for a checkpoint follows from: what the last one left.
+#[derive(Clone, Copy)]
+struct Need {
+    sizes: Sizes,
+    level: u8,
+    table_bytes: u64,
+    record_bytes: u64,
+    /// Bytes that had been written to the file when the checkpoint in progress began.
+    written_before: Option<u64>,
+    /// What it writes more, because it moves what is live in sparse regions.
+    moving_bytes: u64,
 }
 
 struct Inner {
@@ -109,8 +125,9 @@ impl IndexStore {
     ) -> Result<IndexStore, IndexError> {
         let reader = new_reader(&file, &header, level, &regions)?;
         let versions = vec![Arc::downgrade(&reader.version)];
-        let inner = Mutex::new(Inner { header, regions, reader, record, versions });
-        Ok(IndexStore { disk: disk.clone(), file, inner })
+        let inner = Inner { header, regions, reader, record, versions };
+        let need = Mutex::new(Need::of(&inner));
+        Ok(IndexStore { disk: disk.clone(), file, inner: Mutex::new(inner), need })
     }
 
     /// A reader of the last checkpoint.
@@ -143,6 +160,7 @@ impl IndexStore {
         let to_spare = self.check_space(&inner, entries)?;
         // Damage that is found half-way is final too: the next attempt would find it again.
         let written = self.write(&mut inner, entries, record, to_spare);
+        *self.need.lock() = Need::of(&inner);
         written.inspect_err(|error| self.file.give_up(&error.to_string()))
     }
 
@@ -155,9 +173,10 @@ impl IndexStore {
         to_spare: u64,
     ) -> Result<BaseReader, IndexError> {
         inner.versions.retain(|version| version.strong_count() > 0);
-        let oldest = inner.versions.iter().find_map(|version| Some(version.upgrade()?.generation));
+        let read: Vec<u64> =
+            inner.versions.iter().filter_map(|version| Some(version.upgrade()?.generation)).collect();
         let mut regions = inner.regions.clone();
-        regions.reclaim(oldest.unwrap_or(inner.header.generation));
+        regions.begin(inner.header.generation + 1, &read);
         let cut = regions.cut();
         regions.turn_back();
 
@@ -165,6 +184,11 @@ impl IndexStore {
         let victims = regions.victims();
         // Moving needs room before it gives any; a moved node rewrites the branches above it.
         let victims = if 3 * victims.live_bytes() <= to_spare { victims } else { Victims::default() };
+        {
+            let mut need = self.need.lock();
+            need.written_before = Some(self.file.bytes_written());
+            need.moving_bytes = 3 * victims.live_bytes();
+        }
         let mut output = Output::new(&self.file, regions, inner.header.sizes);
         let changes: Vec<Change<'_>> = entries.iter().collect();
         let mut rebuild = Rebuild {
@@ -203,7 +227,7 @@ impl IndexStore {
     /// Refuses a checkpoint that could run out of space half-way: a flush that fails for lack of space is final.
     /// Returns what is free beyond the need.
     fn check_space(&self, inner: &Inner, entries: &Memtable) -> Result<u64, IndexError> {
-        let needed_bytes = inner.written_bytes_max(entries);
+        let needed_bytes = Need::of(inner).bytes_max(entries);
         let name = self.file.name();
         let free_bytes = self.disk.free_bytes().map_err(refused("write", name))?;
         if free_bytes < needed_bytes {
@@ -212,9 +236,18 @@ impl IndexStore {
         Ok(free_bytes - needed_bytes)
     }
 
-    /// What a checkpoint has to write at most; part of it to places that the file has already.
+    /// What a checkpoint has to write at most; part of it to places that the file has already. Does not wait for one that
+    /// is being made.
     pub(crate) fn written_bytes_max(&self, entries: &Memtable) -> u64 {
-        self.inner.lock().written_bytes_max(entries)
+        let need = *self.need.lock();
+        need.bytes_max(entries)
+    }
+
+    /// The same for the entries that a checkpoint is writing perhaps: less what it has written already.
+    pub(crate) fn left_to_write_max(&self, entries: &Memtable) -> u64 {
+        let need = *self.need.lock();
+        let written = need.written_before.map_or(0, |before| self.file.bytes_written() - before);
+        (need.bytes_max(entries) + need.moving_bytes).saturating_sub(written)
     }
 
     /// Reads all that the last checkpoint refers to and verifies it. Returns the number of entries. Neither checkpoints
@@ -245,9 +278,20 @@ impl IndexStore {
     }
 }
 
-impl Inner {
-    fn written_bytes_max(&self, entries: &Memtable) -> u64 {
-        let Header { sizes, .. } = self.header;
+impl Need {
+    fn of(inner: &Inner) -> Need {
+        Need {
+            sizes: inner.header.sizes,
+            level: inner.reader.version.root.level(),
+            table_bytes: inner.regions.table_bytes(),
+            record_bytes: u64::from(inner.header.record.len),
+            written_before: None,
+            moving_bytes: 0,
+        }
+    }
+
+    fn bytes_max(&self, entries: &Memtable) -> u64 {
+        let sizes = self.sizes;
         let keys = entries.len() as u64;
         let new = entries.bytes() + 16 * keys;
         // Each key rewrites the leaf that it belongs to, perhaps with a neighbour. What comes of these and of the new entries
@@ -257,12 +301,11 @@ impl Inner {
         let sectors = 3 * touched + 2 * new / leaf + 2;
         let old = (touched * (leaf + SECTOR_BYTES as u64) + sizes.oversize_bytes).min(sizes.leaf_bytes);
         let leaves = old + 2 * new + sectors * SECTOR_BYTES as u64;
-        let levels = u64::from(self.reader.version.root.level()) + 2;
+        let levels = u64::from(self.level) + 2;
         let branches = 2 * levels * keys * (BRANCH_BYTES_MAX + SECTOR_BYTES) as u64;
         let branches =
-            branches.min(2 * sizes.branch_bytes + leaves / 16) + levels * 2 * BRANCH_BYTES_MAX as u64;
-        let others =
-            self.regions.table_bytes() + u64::from(self.header.record.len) * 2 + 16 * SECTOR_BYTES as u64;
+            branches.min(2 * sizes.branch_bytes + leaves / 12) + levels * 2 * BRANCH_BYTES_MAX as u64;
+        let others = self.table_bytes + self.record_bytes * 2 + 16 * SECTOR_BYTES as u64;
         leaves + branches + others
     }
 }
