@@ -79,6 +79,71 @@ pub enum Error {
     /// `ECANCELED`: the transaction cannot commit any more; abort it and try again.
     #[error("conflict with another transaction over {0}: run the transaction again")]
     Conflict(Box<ConflictReport>),
+    /// `ECANCELED`: what a commit has left is not there any more, so that it cannot be undone.
+    #[error("commit {sequence} cannot be undone: {report}; nothing was changed")]
+    UndoConflict {
+        /// The commit.
+        sequence: u64,
+        /// What is in the way.
+        report: Box<ConflictReport>,
+    },
+    /// `ENODATA`: a commit that cannot be undone, whatever the volume looks like.
+    #[error("commit {sequence} cannot be undone: {why}")]
+    NotUndoable {
+        /// The commit.
+        sequence: u64,
+        /// Why.
+        why: &'static str,
+    },
+    /// `EBUSY`: a prepared transaction has read or written what would change, and is certain to commit.
+    #[error("held by the prepared transaction {name:?}{}: commit or abort that one, and try again", where_held(.path))]
+    Held {
+        /// Its name.
+        name: String,
+        /// A node that it is about; of a name, the directory.
+        ino: u64,
+        /// A path of it, where it could be found out.
+        path: Option<PathBuf>,
+    },
+    /// `EEXIST`: there is a kept or prepared transaction of that name.
+    #[error("there is a kept transaction {name:?} already: choose another name, or commit or abort that one")]
+    KeptExists {
+        /// The name.
+        name: String,
+    },
+    /// `ENOENT`: there is no kept or prepared transaction of that name.
+    #[error("there is no kept transaction {name:?}")]
+    NoSuchKept {
+        /// The name.
+        name: String,
+    },
+    /// `EBUSY`: somebody is committing or aborting it.
+    #[error("the kept transaction {name:?} is being committed or aborted")]
+    KeptInUse {
+        /// Its name.
+        name: String,
+    },
+    /// `ENOENT`
+    #[error("there is no snapshot {name:?}; `txfs snapshot list` shows those that there are")]
+    NoSuchSnapshot {
+        /// The name asked for.
+        name: String,
+    },
+    /// `EEXIST`
+    #[error("there is a snapshot {name:?} already: delete it first, or choose another name")]
+    SnapshotExists {
+        /// The name asked for.
+        name: String,
+    },
+    /// `EBUSY`
+    #[error("somebody has the snapshot {name:?} open: unmount it and try again")]
+    SnapshotInUse {
+        /// Its name.
+        name: String,
+    },
+    /// `ENOSPC`
+    #[error("there are {} snapshots already: delete one of them", crate::SNAPSHOTS_MAX)]
+    TooManySnapshots,
     /// `ENOSPC`
     #[error("no space left on the file system that holds the volume: free some and try again")]
     NoSpace,
@@ -119,8 +184,9 @@ impl Error {
     /// The POSIX error number, as in Linux's `errno.h`.
     pub fn errno(&self) -> i32 {
         match self {
-            Error::NotFound => 2,
-            Error::Exists => 17,
+            Error::NotFound | Error::NoSuchSnapshot { .. } => 2,
+            Error::Exists | Error::SnapshotExists { .. } => 17,
+            Error::SnapshotInUse { .. } => 16,
             Error::NotDirectory => 20,
             Error::IsDirectory => 21,
             Error::NotEmpty => 39,
@@ -130,7 +196,7 @@ impl Error {
             Error::TooManyLinks => 31,
             Error::FileTooLarge => 27,
             Error::TooManySymlinks => 40,
-            Error::NoAttribute => 61,
+            Error::NoAttribute | Error::NotUndoable { .. } => 61,
             Error::AttributeNameTooLong => 34,
             Error::AttributeTooLarge => 7,
             Error::NotSupported(_) => 95,
@@ -138,8 +204,11 @@ impl Error {
             Error::ReadOnly => 30,
             Error::Stale { .. } => 116,
             Error::NotOpenFor(_) => 9,
-            Error::Conflict(_) => 125,
-            Error::NoSpace | Error::SpaceHeld { .. } => 28,
+            Error::Conflict(_) | Error::UndoConflict { .. } => 125,
+            Error::Held { .. } | Error::KeptInUse { .. } => 16,
+            Error::KeptExists { .. } => 17,
+            Error::NoSuchKept { .. } => 2,
+            Error::NoSpace | Error::SpaceHeld { .. } | Error::TooManySnapshots => 28,
             Error::Corrupt { .. } => 5,
             Error::Engine(error) => engine_errno(error),
             Error::At { source, .. } => source.errno(),
@@ -178,11 +247,15 @@ impl Error {
     }
 }
 
+fn where_held(path: &Option<PathBuf>) -> String {
+    path.as_ref().map(|path| format!(" ({})", path.display())).unwrap_or_default()
+}
+
 fn engine_errno(error: &EngineError) -> i32 {
     match error {
         EngineError::Conflict(_) => 125,
         EngineError::NoSpace { .. } | EngineError::SpaceHeld { .. } => 28,
-        EngineError::AlreadyOpen { .. } => 16,
+        EngineError::AlreadyOpen { .. } | EngineError::Held { .. } => 16,
         EngineError::AlreadyExists { .. } => 17,
         EngineError::NotAVolume { .. } | EngineError::NewerFormat { .. } | EngineError::InvalidOption(_) => {
             22
@@ -213,6 +286,7 @@ impl From<EngineError> for Error {
     fn from(error: EngineError) -> Error {
         match error {
             EngineError::NoSpace { .. } => Error::NoSpace,
+            EngineError::Held { name, range } => Error::Held { name, ino: range.object, path: None },
             EngineError::SpaceHeld { segments, waited } => Error::SpaceHeld { segments, waited },
             EngineError::Corrupt { place, detail } => Error::Corrupt { what: format!("{place}: {detail}") },
             EngineError::Application(error) => match error.downcast::<Error>() {

@@ -1,15 +1,16 @@
 //! The volume's own record of commits: who committed what, when and why, for `txfs log`.
 //!
 //! A transaction that was begun with [`crate::TransactionOptions::recorded`] leaves an entry under its commit's number, in the
-//! same commit: it is there if and only if the commit is. The same commit drops the oldest entries above the limit.
+//! same commit: it is there if and only if the commit is. The same commit drops the oldest entries above the limit. What
+//! undoing takes is kept beside it ([`crate::undo`]).
 //! Calls outside of transactions leave none, nor do transactions that do not ask for it: those pay nothing.
 
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use txfs_engine::{Applied, Read};
 
 use crate::error::{Error, Result};
+use crate::records::history::UndoState;
 use crate::records::{HistoryRecord, key};
 use crate::shared::Shared;
 use crate::transaction::apply::delete;
@@ -37,52 +38,28 @@ pub struct RecordedCommit {
     pub names: u64,
     /// Bytes of new file data, whole pages.
     pub data_bytes: u64,
+    /// Whether it can be undone.
+    pub undo: UndoState,
 }
 
-/// How many entries there are.
-#[derive(Debug, Default)]
-pub(crate) struct HistoryLength(AtomicU64);
-
-impl HistoryLength {
-    /// Counts them.
-    pub(crate) fn load(read: &dyn Read) -> Result<HistoryLength> {
-        let mut count = 0;
-        let (from, to) = key::all(key::HISTORY_TAG);
-        read.scan(&from, &to, &mut |_, _| {
-            count += 1;
-            ControlFlow::Continue(())
-        })?;
-        Ok(HistoryLength(AtomicU64::new(count)))
-    }
-
-    pub(crate) fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    /// A commit has added an entry and dropped so many.
-    pub(crate) fn note(&self, dropped: u64) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-        self.0.fetch_sub(dropped.min(self.get()), Ordering::Relaxed);
-    }
-}
-
-/// Adds the entry of the commit that is being applied, and drops the oldest that are too many; returns how many.
+/// Adds the entry of the commit that is being applied, and drops the oldest that are too many; returns the numbers of those
+/// commits.
 pub(crate) fn record(
     shared: &Shared,
     entry: &HistoryRecord,
     read: &dyn Read,
     applied: &mut Applied,
-) -> Result<u64> {
+) -> Result<Vec<u64>> {
     applied.numbered.push((vec![key::HISTORY_TAG], entry.encode()));
     let excess =
-        (shared.history.get() + 1).saturating_sub(shared.options.history_commits_max).min(DROPPED_MAX);
-    let mut dropped = 0;
+        (shared.history.count() + 1).saturating_sub(shared.options.history_commits_max).min(DROPPED_MAX);
+    let mut dropped = Vec::new();
     if excess > 0 {
         let (from, to) = key::all(key::HISTORY_TAG);
         read.scan(&from, &to, &mut |key, _| {
             applied.mutations.push(delete(key));
-            dropped += 1;
-            if dropped < excess { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            dropped.extend(key::ino_of(key));
+            if (dropped.len() as u64) < excess { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
     }
     Ok(dropped)
@@ -115,7 +92,7 @@ pub(crate) fn entry(key: &[u8], value: &[u8]) -> Result<RecordedCommit> {
     let corrupt = |detail| Error::Corrupt { what: format!("the history of commits: {detail}") };
     let sequence =
         key::ino_of(key).filter(|_| key.len() == 9).ok_or_else(|| corrupt("a key of the wrong length"))?;
-    let HistoryRecord { time, process, nodes, names, data_bytes, command, message } =
+    let HistoryRecord { time, process, nodes, names, data_bytes, command, message, undo } =
         HistoryRecord::decode(value).map_err(corrupt)?;
-    Ok(RecordedCommit { sequence, time, process, command, message, nodes, names, data_bytes })
+    Ok(RecordedCommit { sequence, time, process, command, message, nodes, names, data_bytes, undo })
 }

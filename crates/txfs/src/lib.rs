@@ -44,6 +44,8 @@ mod conflict;
 mod error;
 mod file;
 mod history;
+mod kept;
+mod named;
 mod observe;
 mod options;
 mod origin;
@@ -54,6 +56,7 @@ mod shared;
 mod snapshot;
 mod transaction;
 mod types;
+mod undo;
 mod view;
 mod volume;
 
@@ -64,12 +67,16 @@ pub use conflict::{Access, Conflict, ConflictKind, ConflictReport, Other, OtherS
 pub use error::{Error, Result};
 pub use file::{File, FileOptions};
 pub use history::RecordedCommit;
+pub use kept::{KeptSide, KeptState, KeptTransaction};
+pub use named::{SNAPSHOT_NAME_BYTES_MAX, SNAPSHOTS_MAX, SnapshotInfo};
 pub use observe::{CommitChanges, CommitObserver};
 pub use options::{Clock, CreateOptions, Isolation, OpenOptions, Policy, TransactionOptions};
 pub use origin::set_caller;
 pub use paths::{Paths, WalkEntry};
+pub use records::history::UndoState;
 pub use snapshot::SnapshotView;
 pub use transaction::changes::{Change, ChangeKind};
+pub use transaction::restore::Restored;
 pub use transaction::savepoint::Savepoint;
 pub use transaction::{CommitReceipt, Transaction};
 pub use txfs_engine::{

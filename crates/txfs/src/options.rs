@@ -43,6 +43,9 @@ pub struct TransactionOptions {
     pub command: Option<String>,
     /// Its commit leaves an entry in the volume's history ([`crate::Volume::history`]).
     pub recorded: bool,
+    /// It does not hear of a conflict before its commit: so it can be kept then ([`crate::Transaction::commit_or_keep`]). It is never
+    /// eager, and claims nothing.
+    pub late_conflicts: bool,
 }
 
 impl TransactionOptions {
@@ -134,6 +137,9 @@ pub struct OpenOptions {
     pub reader_patience: std::time::Duration,
     /// How many recorded commits the volume's history keeps.
     pub history_commits_max: u64,
+    /// What the history keeps for undoing them, in bytes: old content, removed files, and what says what was where. The
+    /// oldest goes first. 0: nothing; by default a tenth of the space, and no more than 1 GiB.
+    pub history_bytes_max: Option<u64>,
 }
 
 impl Default for CreateOptions {
@@ -159,10 +165,11 @@ impl Default for OpenOptions {
             transaction_memory_bytes: 64 << 20,
             volume_memory_bytes: 256 << 20,
             background: true,
-            checkpoint_distance_bytes: 16 << 20,
-            checkpoint_change_bytes: 1024,
+            checkpoint_distance_bytes: 9 << 20,
+            checkpoint_change_bytes: 256,
             reader_patience: std::time::Duration::from_secs(5),
             history_commits_max: 1000,
+            history_bytes_max: None,
         }
     }
 }

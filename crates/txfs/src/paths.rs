@@ -33,7 +33,7 @@ pub(crate) fn name_to_path(name: &[u8]) -> PathBuf {
 }
 
 /// Components of a path, last first.
-fn components_reversed(path: &[u8]) -> Vec<Vec<u8>> {
+pub(crate) fn components_reversed(path: &[u8]) -> Vec<Vec<u8>> {
     path.split(|&byte| byte == b'/')
         .filter(|component| !component.is_empty() && *component != b".")
         .rev()

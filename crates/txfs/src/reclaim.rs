@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 
-use txfs_engine::{Applied, Commit, ConflictSet, Durability, Extent, MutationList, Read};
+use txfs_engine::{Applied, Commit, Durability, Extent, Read};
 
 use crate::conflict::{ATTRIBUTE_SPACE, EXISTS};
 use crate::error::Result;
@@ -52,17 +52,10 @@ impl Shared {
             if orphans.is_empty() {
                 return Ok(());
             }
-            let nothing = ConflictSet::new();
             let unfinished = RefCell::new(Vec::new());
-            let committed = self.engine.commit(Commit {
-                snapshot: &snapshot,
-                reads: &nothing,
-                writes: &nothing,
-                data: Vec::new(),
-                prepared: &MutationList::new(),
-                durability: Durability::Ordered,
-                apply: &|read, _| Ok(self.remove_orphans(read, &orphans, &mut unfinished.borrow_mut())?),
-            });
+            let committed = self.engine.commit(Commit::quiet(&snapshot, Durability::Ordered, &|read, _| {
+                Ok(self.remove_orphans(read, &orphans, &mut unfinished.borrow_mut())?)
+            }));
             self.end_removal(&orphans);
             committed?;
             left = unfinished.into_inner();

@@ -1,7 +1,7 @@
 //! What all handles of one open volume share.
 //!
 //! # Locks
-//! `uses` and `observers` are leaves: nothing is called while they are held. `uses` is also taken inside the engine's
+//! `uses`, `observers` and `open_snapshots` are leaves: nothing is called while they are held. `uses` is also taken inside the engine's
 //! critical section, by the apply function, which is where it is decided whether a node without a name stays.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,12 +12,14 @@ use parking_lot::{Mutex, RwLock};
 use txfs_engine::Engine;
 
 use crate::error::{Error, Result};
-use crate::history::HistoryLength;
+use crate::kept::KeptNames;
+use crate::named::OpenSnapshots;
 use crate::observe::CommitObserver;
 use crate::options::{Clock, OpenOptions};
 use crate::records::{InodeRecord, NameHasher};
 use crate::transaction::session::load_inode;
 use crate::types::{Ino, NAME_BYTES_MAX, PAGE_BYTES, Statistics};
+use crate::undo::retention::HistoryState;
 
 pub(crate) struct Shared {
     pub(crate) engine: Engine,
@@ -33,8 +35,10 @@ pub(crate) struct Shared {
     pub(crate) buffered_bytes: AtomicUsize,
     pub(crate) uses: Mutex<Uses>,
     /// Of the record of commits.
-    pub(crate) history: HistoryLength,
+    pub(crate) history: HistoryState,
+    pub(crate) kept: KeptNames,
     pub(crate) observers: RwLock<Vec<Arc<dyn CommitObserver>>>,
+    pub(crate) open_snapshots: OpenSnapshots,
 }
 
 /// Which nodes are in use.
@@ -130,13 +134,15 @@ impl Shared {
 
     pub(crate) fn statistics(&self) -> Result<Statistics> {
         let space = self.engine.space()?;
+        // What is kept for undoing gives way when the space is needed.
+        let free_bytes = (space.free_bytes + self.history.bytes()).min(space.total_bytes);
         let block = u64::from(BLOCK_BYTES);
         let handed_out = self.next_ino.load(std::sync::atomic::Ordering::Relaxed) - 1;
         Ok(Statistics {
             block_bytes: BLOCK_BYTES,
             blocks_total: space.total_bytes / block,
-            blocks_free: space.free_bytes / block,
-            blocks_available: space.free_bytes / block,
+            blocks_free: free_bytes / block,
+            blocks_available: free_bytes / block,
             files_total: handed_out,
             files_free: u64::from(u32::MAX).saturating_sub(handed_out),
             name_bytes_max: NAME_BYTES_MAX as u32,

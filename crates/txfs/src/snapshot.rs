@@ -1,10 +1,11 @@
-//! A read-only view of one moment.
+//! A read-only view of one moment: of one that somebody holds on to, or of one that has a name.
 
 use std::sync::Arc;
 
 use txfs_engine::Snapshot;
 
 use crate::error::Result;
+use crate::named::Reading;
 use crate::shared::Shared;
 use crate::transaction::session::Session;
 use crate::types::{Attributes, Ino};
@@ -14,21 +15,43 @@ use crate::types::{Attributes, Ino};
 #[derive(Clone)]
 pub struct SnapshotView {
     shared: Arc<Shared>,
-    snapshot: Snapshot,
+    source: Source,
+}
+
+#[derive(Clone)]
+enum Source {
+    Moment(Snapshot),
+    Named(Arc<Reading>),
 }
 
 impl SnapshotView {
     pub(crate) fn new(shared: &Arc<Shared>, snapshot: Snapshot) -> SnapshotView {
-        SnapshotView { shared: shared.clone(), snapshot }
+        SnapshotView { shared: shared.clone(), source: Source::Moment(snapshot) }
+    }
+
+    pub(crate) fn of_named(shared: &Arc<Shared>, reading: Reading) -> SnapshotView {
+        SnapshotView { shared: shared.clone(), source: Source::Named(Arc::new(reading)) }
     }
 
     /// Sequence number of the last commit that it contains.
     pub fn sequence(&self) -> u64 {
-        self.snapshot.sequence()
+        match &self.source {
+            Source::Moment(snapshot) => snapshot.sequence(),
+            Source::Named(reading) => reading.sequence(),
+        }
+    }
+
+    /// A session that reads it.
+    pub(crate) fn session(&self) -> Result<Session> {
+        let snapshot = match &self.source {
+            Source::Moment(snapshot) => snapshot.clone(),
+            Source::Named(reading) => reading.state()?,
+        };
+        Ok(Session::read_only(&self.shared, snapshot))
     }
 
     fn reading<T>(&self, operation: impl FnOnce(&mut Session) -> Result<T>) -> Result<T> {
-        operation(&mut Session::read_only(&self.shared, self.snapshot.clone()))
+        operation(&mut self.session()?)
     }
 
     fn writing<T>(&self, operation: impl FnOnce(&mut Session) -> Result<T>) -> Result<T> {

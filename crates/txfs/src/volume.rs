@@ -16,22 +16,25 @@ use txfs_engine::{
 use crate::attempts::Attempts;
 use crate::base::BaseView;
 use crate::check::VolumeCheck;
+use crate::conflict::ConflictReport;
 use crate::error::Result;
-use crate::history::{HistoryLength, RecordedCommit};
+use crate::history::RecordedCommit;
+use crate::kept::{KeptSide, KeptTransaction};
 use crate::observe::CommitObserver;
 use crate::options::{CreateOptions, OpenOptions, TransactionOptions};
 use crate::records::{InodeRecord, NameHasher, key, small};
 use crate::shared::Shared;
 use crate::snapshot::SnapshotView;
-use crate::transaction::Transaction;
 use crate::transaction::apply::{load_next_ino, put};
+use crate::transaction::{CommitReceipt, Transaction};
 use crate::types::{Ino, NodeKind, ROOT_INO, Statistics};
+use crate::undo::retention::HistoryState;
 
 /// An open volume. Clones are handles of the same volume; it is closed when the last one goes, with all transactions
 /// and views of it.
 #[derive(Clone)]
 pub struct Volume {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
 
 /// State of a volume, for `txfs stat`.
@@ -45,6 +48,18 @@ pub struct VolumeStat {
     pub transactions_open: usize,
     /// Recorded commits in the history.
     pub history_commits: u64,
+    /// How many of them can be undone.
+    pub history_undoable: u64,
+    /// What is kept for that, in bytes: old content of files, removed files, and what says what was where.
+    pub history_bytes: u64,
+    /// How much may be.
+    pub history_bytes_max: u64,
+    /// Named snapshots.
+    pub snapshots: u64,
+    /// File data that is kept for them, bytes; an upper bound of what comes free when all of them are deleted.
+    pub snapshot_data_bytes: u64,
+    /// What is kept for them of names, attributes and places, bytes.
+    pub snapshot_metadata_bytes: u64,
     /// Unwritten data that open transactions hold in memory, in bytes.
     pub buffered_bytes: usize,
     /// Nodes that something refers to: open files, and what a mount's kernel remembers.
@@ -133,16 +148,35 @@ impl Volume {
             transactions_open: AtomicUsize::new(0),
             buffered_bytes: AtomicUsize::new(0),
             uses: Default::default(),
-            history: HistoryLength::load(&snapshot)?,
+            history: HistoryState::load(&snapshot, options.history_bytes_max)?,
+            kept: Default::default(),
             observers: Default::default(),
+            open_snapshots: Default::default(),
             engine,
         };
         let volume = Volume { shared: Arc::new(shared) };
+        // Before anybody commits: from here on others meet what kept transactions have read and written.
+        let going = crate::kept::restore(&volume.shared, &snapshot)?;
         volume.reclaim_orphans(&snapshot)?;
+        crate::kept::sweep::finish_all(&volume.shared, &going);
+        drop(snapshot);
+        if let Err(error) = volume.shared.purge_unused() {
+            log::warn!(
+                "removing what was kept for undoing old commits: {error}; the next opening tries again"
+            );
+        }
+        volume.finish_removals();
         Ok(volume)
     }
 
-    #[cfg(test)]
+    pub(crate) fn shared_state(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    pub(crate) fn engine_snapshot(&self) -> txfs_engine::Snapshot {
+        self.shared.engine.snapshot()
+    }
+
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
@@ -260,6 +294,40 @@ impl Volume {
         crate::history::list(&self.shared.engine.snapshot(), before, limit)
     }
 
+    /// The kept and prepared transactions, oldest first ([`Transaction::keep`], [`Transaction::prepare`]).
+    pub fn kept(&self) -> Result<Vec<KeptTransaction>> {
+        crate::kept::list(&self.shared.engine.snapshot())
+    }
+
+    /// Commits a kept or prepared transaction, durably. Its changes are applied to the volume as it is now; it fails with all
+    /// conflicts if others have changed what it has read or written since it began, and stays as it is then. One that
+    /// is prepared does not fail for that.
+    pub fn commit_kept(&self, name: &str) -> Result<CommitReceipt> {
+        crate::kept::end::commit(&self.shared, name)
+    }
+
+    /// Aborts a kept or prepared transaction, durably, and gives free what it takes.
+    pub fn abort_kept(&self, name: &str) -> Result<()> {
+        crate::kept::end::abort(&self.shared, name)
+    }
+
+    /// The conflicts that keep a kept transaction from being committed, if there are any.
+    pub fn kept_conflicts(&self, name: &str) -> Result<Option<ConflictReport>> {
+        crate::kept::end::noted(&self.shared, name)
+    }
+
+    /// One of the states that matter to a kept transaction, as a transaction that changes nothing: to be looked at, and then
+    /// dropped. With [`KeptSide::Ours`], [`Transaction::changes`] lists what it changes.
+    pub fn kept_view(&self, name: &str, side: KeptSide) -> Result<Transaction> {
+        Transaction::view_kept(&self.shared, name, side)
+    }
+
+    /// From now on the history keeps at most so many bytes for undoing commits; as [`OpenOptions::history_bytes_max`].
+    pub fn set_history_bytes_max(&self, bytes: Option<u64>) {
+        self.shared.history.set_bytes_max(bytes);
+        self.shared.expire_history();
+    }
+
     /// Makes everything committed so far durable.
     pub fn sync(&self) -> Result<()> {
         Ok(self.shared.engine.sync()?)
@@ -300,11 +368,18 @@ impl Volume {
     /// State of the volume.
     pub fn stat(&self) -> Result<VolumeStat> {
         let engine = self.shared.engine.stat()?;
+        let snapshots = self.snapshots()?;
         Ok(VolumeStat {
             volume_id: self.volume_id(),
             sequence: engine.sequence,
             transactions_open: self.shared.transactions_open.load(Ordering::Relaxed),
-            history_commits: self.shared.history.get(),
+            history_commits: self.shared.history.count(),
+            history_undoable: self.shared.history.undoable(),
+            history_bytes: self.shared.history.bytes(),
+            history_bytes_max: self.shared.history_bytes_max()?,
+            snapshots: snapshots.iter().filter(|snapshot| !snapshot.going).count() as u64,
+            snapshot_data_bytes: snapshots.iter().map(|snapshot| snapshot.data_bytes).sum(),
+            snapshot_metadata_bytes: snapshots.iter().map(|snapshot| snapshot.metadata_bytes).sum(),
             buffered_bytes: self.shared.buffered_bytes.load(Ordering::Relaxed),
             nodes_in_use: self.shared.nodes_in_use(),
             statistics: self.shared.statistics()?,

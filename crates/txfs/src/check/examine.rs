@@ -3,13 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
-use txfs_engine::{Extent, Read};
+use txfs_engine::{Extent, Read, read_saved_value, split_saved_key};
 
 use super::{Problem, ProblemKind, VolumeCheck};
 use crate::error::{Error, Result};
+use crate::kept;
+use crate::records::kept::Stage;
+use crate::records::undo::{UNDO_TAG, UndoItem, decode_chunk, is_chunk};
 use crate::records::{Bucket, InodeRecord, NameHasher, key, small};
 use crate::transaction::apply::load_next_ino;
 use crate::types::{Ino, NodeKind, PAGE_BYTES, ROOT_INO};
+use crate::undo::decode_old_content;
 
 /// What is known so far.
 #[derive(Default)]
@@ -19,24 +23,35 @@ struct Examination {
     /// Inodes whose record does not decode: what else is said about them is not judged.
     unreadable: BTreeSet<Ino>,
     orphans: BTreeSet<Ino>,
+    /// Nodes without a name that are kept for undoing a commit, and under which number.
+    removed: BTreeMap<Ino, u64>,
     /// Number of names of each node.
     names: BTreeMap<Ino, u64>,
     /// Subdirectories of each directory.
     children: BTreeMap<Ino, Vec<Ino>>,
     symlinks: BTreeMap<Ino, usize>,
+    /// Numbers under which data of kept transactions stands.
+    shadows: BTreeSet<Ino>,
+    /// The state is that of a named snapshot.
+    named: bool,
 }
 
-/// Examines one state of the volume.
-pub(super) fn examine(read: &dyn Read, hasher: &NameHasher) -> Result<VolumeCheck> {
-    let mut examination = Examination::default();
-    for pass in 0..7 {
+/// Examines one state of the volume: the present one, or that of a named snapshot, which says nothing of the volume's own
+/// records.
+pub(super) fn examine(read: &dyn Read, hasher: &NameHasher, named: bool) -> Result<VolumeCheck> {
+    let mut examination = Examination { named, ..Examination::default() };
+    for pass in 0..10 {
         let result = match pass {
+            3 | 6 | 8 if named => Ok(()),
             0 => examination.read_inodes(read),
             1 => examination.read_orphans(read),
             2 => examination.read_entries(read, hasher),
-            3 => examination.read_extents(read),
-            4 => examination.read_attachments(read),
-            5 => examination.read_history(read),
+            3 => examination.read_kept(read),
+            4 => examination.read_extents(read),
+            5 => examination.read_attachments(read),
+            6 => examination.read_history(read),
+            7 => examination.read_removed(read),
+            8 => examination.read_undo(read),
             _ => examination.check_counter(read),
         };
         match result {
@@ -107,6 +122,100 @@ impl Examination {
         each(read, key::HISTORY_TAG, &mut |key, value| {
             if let Err(error) = crate::history::entry(key, value) {
                 self.add(ProblemKind::Record, None, error.to_string());
+            }
+        })
+    }
+
+    fn read_removed(&mut self, read: &dyn Read) -> Result<()> {
+        each(read, key::REMOVED_TAG, &mut |key, value| {
+            let Some((ino, _)) = self.owner(key, "a mark of a node that is kept for undoing") else { return };
+            match small::decode_number(value) {
+                Ok(number) => {
+                    self.removed.insert(ino, number);
+                }
+                Err(detail) => {
+                    self.add(ProblemKind::Record, Some(ino), format!("its mark for undoing: {detail}"));
+                }
+            }
+        })
+    }
+
+    fn read_undo(&mut self, read: &dyn Read) -> Result<()> {
+        // Marks of which nobody knows what they are for.
+        let mut lost = self.removed.clone();
+        each(read, UNDO_TAG, &mut |key, value| {
+            let number = split_saved_key(key).map(|(_, number, _)| number);
+            if !is_chunk(key) {
+                if let Err(error) = decode_old_content(key, value) {
+                    self.add(ProblemKind::Record, None, error.to_string());
+                }
+                return;
+            }
+            match decode_chunk(value) {
+                Ok(items) => {
+                    for item in items {
+                        if let UndoItem::Removed { ino, .. } = item
+                            && lost.get(&ino).copied() == number
+                        {
+                            lost.remove(&ino);
+                        }
+                    }
+                }
+                Err(detail) => self.add(ProblemKind::Record, None, detail),
+            }
+        })?;
+        for (ino, number) in lost {
+            let message = format!("it is kept for undoing a commit, but nothing else is (number {number})");
+            self.add(ProblemKind::Unreachable, Some(ino), message);
+        }
+        Ok(())
+    }
+
+    fn read_kept(&mut self, read: &dyn Read) -> Result<()> {
+        let mut names = BTreeSet::new();
+        let mut ids = BTreeSet::new();
+        for (id, header) in kept::headers(read)? {
+            ids.insert(id);
+            match header {
+                Ok(header) if header.stage != Stage::Going && !names.insert(header.name.clone()) => {
+                    let message = format!("there are two kept transactions {:?}", header.name);
+                    self.add(ProblemKind::Record, None, message);
+                }
+                Ok(_) => {}
+                Err(error) => self.add(ProblemKind::Record, None, error.to_string()),
+            }
+            let mut problems = Vec::new();
+            let mut numbers = vec![id];
+            let (from, to) = key::kept_all(id);
+            read.scan(&from, &to, &mut |key, value| {
+                match kept::examine(key, value) {
+                    Ok(None) => {}
+                    Ok(Some((ino, state))) => {
+                        numbers.extend(state.shadow);
+                        numbers.extend(state.is_created().then_some(ino));
+                        self.shadows.extend(state.shadow);
+                    }
+                    Err(detail) => problems.push(format!("kept transaction {id}: {detail}")),
+                }
+                ControlFlow::Continue(())
+            })?;
+            problems.into_iter().for_each(|problem| self.add(ProblemKind::Record, None, problem));
+            let next = load_next_ino(read)?;
+            if let Some(ino) = numbers.into_iter().max().filter(|ino| *ino >= next) {
+                let message =
+                    format!("a kept transaction uses it, but the next inode number to hand out is {next}");
+                self.add(ProblemKind::Counter, Some(ino), message);
+            }
+        }
+        each(read, kept::BASE_TAG, &mut |key, value| {
+            let id = split_saved_key(key).map(|(_, id, _)| id);
+            if !id.is_some_and(|id| ids.contains(&id)) {
+                let message =
+                    format!("an old value is saved for kept transaction {id:?}, which does not exist");
+                self.add(ProblemKind::Attachment, None, message);
+            }
+            if let Err(error) = read_saved_value(value) {
+                self.add(ProblemKind::Record, None, format!("what is saved for a kept transaction: {error}"));
             }
         })
     }
@@ -191,6 +300,21 @@ impl Examination {
         let mut last = (0, 0);
         each(read, key::EXTENT_TAG, &mut |key, value| {
             self.report.extents += 1;
+            // In a snapshot, those of transactions that were kept then may have ended since.
+            let shadow = key::ino_of(key).filter(|ino| self.named || self.shadows.contains(ino));
+            let owned = |ino: &Ino| self.inodes.contains_key(ino) || self.unreadable.contains(ino);
+            if let Some(ino) = shadow.filter(|ino| !owned(ino)) {
+                let (Some(first), Ok(extent)) = (key::second_of(key), Extent::decode(value)) else {
+                    let message = "an extent of a kept transaction does not decode";
+                    return self.add(ProblemKind::Record, Some(ino), message);
+                };
+                if last.0 == ino && first < last.1 {
+                    let message = format!("its extents, of a kept transaction, overlap at page {first}");
+                    self.add(ProblemKind::Extent, Some(ino), message);
+                }
+                last = (ino, first.saturating_add(u64::from(extent.pages())));
+                return;
+            }
             let Some((ino, record)) = self.owner(key, "an extent") else { return };
             let (first, extent) = match (key::second_of(key), Extent::decode(value)) {
                 (Some(first), Ok(extent)) => (first, extent),
@@ -299,7 +423,9 @@ impl Examination {
         let lost: Vec<(Ino, bool)> = self
             .inodes
             .iter()
-            .filter(|(ino, _)| !self.orphans.contains(ino) && **ino != ROOT_INO)
+            .filter(|(ino, _)| {
+                !self.orphans.contains(ino) && !self.removed.contains_key(ino) && **ino != ROOT_INO
+            })
             .filter_map(|(&ino, record)| {
                 let named = self.names.contains_key(&ino);
                 let reached = match record.kind {

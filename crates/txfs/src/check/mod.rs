@@ -3,7 +3,7 @@
 //! The engine checks what it can judge: segments, checksums of file data, space accounting. Here follows what the
 //! records mean, in one snapshot: entries name nodes that exist and are of the same kind, every node can be reached,
 //! link counts are right, the directories are a tree, extents lie in files, sorted, apart from each other and before
-//! the end, and nothing is attached to a node that is not there.
+//! the end, and nothing is attached to a node that is not there. The tree of each named snapshot is examined in the same way.
 
 mod examine;
 #[cfg(test)]
@@ -13,9 +13,10 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use txfs_engine::CheckReport;
+use txfs_engine::{CheckReport, EngineError};
 
 use crate::error::Result;
+use crate::named::record_of;
 use crate::records::key;
 use crate::shared::Shared;
 use crate::transaction::locate::Locator;
@@ -41,6 +42,8 @@ pub struct VolumeCheck {
     pub extents: u64,
     /// Bytes of file data that the extents hold.
     pub data_bytes: u64,
+    /// Named snapshots seen.
+    pub snapshots: u64,
 }
 
 impl VolumeCheck {
@@ -110,7 +113,7 @@ pub(crate) fn check_but_index_file(shared: &Arc<Shared>) -> Result<VolumeCheck> 
 
 fn check_meaning(shared: &Arc<Shared>, storage: CheckReport) -> Result<VolumeCheck> {
     let snapshot = shared.engine.snapshot();
-    let mut report = examine::examine(&snapshot, &shared.hasher)?;
+    let mut report = examine::examine(&snapshot, &shared.hasher, false)?;
     report.data_bytes = storage.data_bytes;
     report.problems.extend(storage.problems.into_iter().map(|problem| Problem {
         kind: ProblemKind::Storage,
@@ -118,14 +121,50 @@ fn check_meaning(shared: &Arc<Shared>, storage: CheckReport) -> Result<VolumeChe
         path: None,
         message: problem.what,
     }));
-    let mut session = Session::read_only(shared, snapshot);
+    find_paths(&mut report.problems, Session::read_only(shared, snapshot));
+    check_snapshots(shared, &mut report)?;
+    report.problems.sort_by_key(|problem| (problem.kind, problem.ino));
+    Ok(report)
+}
+
+/// Examines the tree of each named snapshot.
+fn check_snapshots(shared: &Arc<Shared>, report: &mut VolumeCheck) -> Result<()> {
+    let damaged = |what| Problem { kind: ProblemKind::Record, ino: None, path: None, message: what };
+    let entries = match shared.engine.named() {
+        Ok(entries) => entries,
+        Err(error @ EngineError::Corrupt { .. }) => {
+            report.problems.push(damaged(error.to_string()));
+            return Ok(());
+        }
+        Err(error) => return Err(error.into()),
+    };
+    for entry in entries {
+        let name = match record_of(&entry) {
+            Ok(record) => record.name,
+            Err(error) => {
+                report.problems.push(damaged(error.to_string()));
+                continue;
+            }
+        };
+        report.snapshots += 1;
+        // None while it is being removed.
+        let Some(state) = shared.engine.named_at(entry.id) else { continue };
+        let mut problems = examine::examine(&state, &shared.hasher, true)?.problems;
+        find_paths(&mut problems, Session::read_only(shared, state));
+        report.problems.extend(problems.into_iter().map(|problem| Problem {
+            message: format!("{} (in snapshot {name:?})", problem.message),
+            ..problem
+        }));
+    }
+    Ok(())
+}
+
+fn find_paths(problems: &mut [Problem], mut session: Session) {
     let mut locator = Locator::new(usize::MAX);
-    for problem in report.problems.iter_mut().take(PATHS_MAX) {
+    for problem in problems.iter_mut().take(PATHS_MAX) {
         if let Some(ino) = problem.ino {
             // What is damaged may be on the way; then the inode number has to do.
             problem.path = locator.path(&mut session, ino).ok().flatten();
         }
     }
-    report.problems.sort_by_key(|problem| (problem.kind, problem.ino));
-    Ok(report)
 }

@@ -1,12 +1,16 @@
 //! The value of a recorded commit: who made it, when, and how much it changed.
 //!
-//! Version 1 (1 byte); then numbers of variable length ([`super::number`]): seconds since 1970 (zigzag), nanoseconds, process,
-//! nodes, names, bytes of data; then the length of the command (2 bytes) and the command, and the same for the message.
+//! Version 2 (1 byte); then numbers of variable length ([`super::number`]): seconds since 1970 (zigzag), nanoseconds, process,
+//! nodes, names, bytes of data; then the length of the command (2 bytes) and the command, and the same for the message; then
+//! whether the commit can be undone (1 byte): 0 no, it was made by a version that could not, 1 yes, and then come two numbers:
+//! that of its undo data and the bytes that this keeps, 2 no, it was too large, 3 no, the limit of the history was
+//! reached, 4 no, the space was needed. Version 1 is the same without that.
 
 use super::{Malformed, number};
 use crate::types::Timestamp;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+const VERSION_WITHOUT_UNDO: u8 = 1;
 /// Longer ones are cut when they are written.
 const TEXT_BYTES_MAX: usize = 4000;
 
@@ -20,6 +24,28 @@ pub(crate) struct HistoryRecord {
     pub(crate) data_bytes: u64,
     pub(crate) command: String,
     pub(crate) message: String,
+    pub(crate) undo: UndoState,
+}
+
+/// Whether a commit can be undone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UndoState {
+    /// No: it was made by a version of TxFS that kept nothing for that, or the volume is set to keep nothing.
+    #[default]
+    NotKept,
+    /// Yes, as far as nothing is in the way.
+    Kept {
+        /// The number of what is kept for that.
+        number: u64,
+        /// Bytes that this keeps: old content of files, removed files, and what says what was where.
+        bytes: u64,
+    },
+    /// No: it would have kept more than the volume's history may.
+    TooLarge,
+    /// No: newer commits needed what the volume's history may keep.
+    Expired,
+    /// No: the volume was full, and its space was needed.
+    GaveWay,
 }
 
 impl HistoryRecord {
@@ -37,13 +63,24 @@ impl HistoryRecord {
             bytes.extend_from_slice(&(text.len() as u16).to_le_bytes());
             bytes.extend_from_slice(text.as_bytes());
         }
+        bytes.push(match self.undo {
+            UndoState::NotKept => 0,
+            UndoState::Kept { .. } => 1,
+            UndoState::TooLarge => 2,
+            UndoState::Expired => 3,
+            UndoState::GaveWay => 4,
+        });
+        if let UndoState::Kept { number, bytes: kept } = self.undo {
+            number::put(&mut bytes, number);
+            number::put(&mut bytes, kept);
+        }
         bytes
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<HistoryRecord, Malformed> {
         const SHORT: Malformed = "a recorded commit of the wrong length";
         let (&version, mut rest) = bytes.split_first().ok_or(SHORT)?;
-        if version != VERSION {
+        if version != VERSION && version != VERSION_WITHOUT_UNDO {
             return Err("a recorded commit of an unknown version");
         }
         let mut long = || number::take(&mut rest).ok_or("a recorded commit with an impossible number");
@@ -63,13 +100,30 @@ impl HistoryRecord {
                 .map_err(|_| "a recorded commit with a text that is none")
         };
         let (command, message) = (text()?, text()?);
+        let undo = match (version, rest.split_first()) {
+            (VERSION_WITHOUT_UNDO, _) => UndoState::NotKept,
+            (_, Some((&state, behind))) => {
+                rest = behind;
+                let mut long =
+                    || number::take(&mut rest).ok_or("a recorded commit with an impossible number");
+                match state {
+                    0 => UndoState::NotKept,
+                    1 => UndoState::Kept { number: long()?, bytes: long()? },
+                    2 => UndoState::TooLarge,
+                    3 => UndoState::Expired,
+                    4 => UndoState::GaveWay,
+                    _ => return Err("a recorded commit of which it is not known whether it can be undone"),
+                }
+            }
+            (_, None) => return Err(SHORT),
+        };
         if !rest.is_empty() {
             return Err(SHORT);
         }
         if time.nanoseconds > 999_999_999 {
             return Err("a recorded commit with an impossible time");
         }
-        Ok(HistoryRecord { time, process, nodes, names, data_bytes, command, message })
+        Ok(HistoryRecord { time, process, nodes, names, data_bytes, command, message, undo })
     }
 }
 
@@ -86,6 +140,7 @@ mod tests {
             data_bytes: u64::MAX,
             command: "make install".into(),
             message: "grüße".into(),
+            undo: UndoState::Kept { number: 1 << 33, bytes: 12345 },
         }
     }
 
@@ -103,6 +158,15 @@ mod tests {
             let _ = HistoryRecord::decode(&broken);
         }
         assert!(HistoryRecord::decode(&[bytes, vec![0]].concat()).is_err());
+    }
+
+    #[test]
+    fn what_the_first_version_wrote_decodes() {
+        let plain = HistoryRecord { undo: UndoState::NotKept, ..sample() };
+        let mut bytes = plain.encode();
+        bytes[0] = VERSION_WITHOUT_UNDO;
+        bytes.pop();
+        assert_eq!(HistoryRecord::decode(&bytes), Ok(plain));
     }
 
     #[test]

@@ -12,6 +12,10 @@
 //! | extended attribute | `x`, ino (8), name (1 to 255) | version 1 (1), the value's bytes |
 //! | orphan | `o`, ino (8) | version 1 (1) |
 //! | recorded commit | `h`, commit number (8) | [`history`] |
+//! | undo data | `u`, number (8), `c`, number (4) | [`undo`] |
+//! | old content | `u`, number (8), key of an extent | the engine's saved value |
+//! | kept for undo | `r`, ino (8) | version 1 (1), number of the undo data (8, little-endian) |
+//! | kept transaction | `k`, its number (8), then as in | [`kept`] |
 //! | next inode number | `m`, `next_ino` | version 1 (1), number (8, little-endian) |
 //!
 //! An extent covers up to 64 pages of 4096 bytes from its first page on; extents of one file never overlap, and pages
@@ -36,15 +40,19 @@
 pub(crate) mod dirent;
 pub(crate) mod history;
 pub(crate) mod inode;
+pub(crate) mod kept;
 pub(crate) mod key;
 pub(crate) mod number;
 pub(crate) mod small;
+pub(crate) mod snapshot;
 #[cfg(test)]
 mod tests;
+pub(crate) mod undo;
 
 pub(crate) use dirent::{Bucket, Dirent, NameHasher};
 pub(crate) use history::HistoryRecord;
 pub(crate) use inode::InodeRecord;
+pub(crate) use snapshot::SnapshotRecord;
 
 /// Why stored bytes do not decode.
 pub(crate) type Malformed = &'static str;

@@ -12,7 +12,8 @@ use txfs_engine::{Applied, Extent, Mutation, Read};
 
 use super::overlay::{TimeIntent, add_links};
 use super::plan::{InodePlan, Plan, Source};
-use super::session::{load_inode, visit_extents};
+use super::session::{PAGE_MAX, load_extents, load_inode, visit_extents};
+use super::undo_notes::UndoNotes;
 use crate::conflict::{ATTRIBUTE_SPACE, Access, Conflict, ConflictKind, ConflictReport, EXISTS, Other};
 use crate::error::{Error, Result};
 use crate::records::{InodeRecord, key, small};
@@ -23,7 +24,7 @@ use crate::types::{Ino, NodeKind, PAGE_BYTES, Timestamp};
 const INLINE_REMOVAL_PAGES_MAX: u64 = 4096;
 
 /// The next inode number is written down in steps, so that most creations need not touch it.
-const NEXT_INO_STEP: u64 = 1024;
+pub(super) const NEXT_INO_STEP: u64 = 1024;
 
 /// What an application has to be told beside the plan.
 pub(crate) struct Surroundings<'a> {
@@ -33,6 +34,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) orphans: &'a mut Vec<Ino>,
     /// Nodes of which it was decided that they go, in this run or an earlier one.
     pub(crate) removing: &'a mut Vec<Ino>,
+    /// Takes down what undoing it takes, if that is wanted.
+    pub(crate) undo: Option<&'a mut UndoNotes>,
 }
 
 pub(crate) fn put(key: impl Into<Vec<u8>>, value: Vec<u8>) -> Mutation {
@@ -77,6 +80,7 @@ fn apply_inode(
 ) -> Result<()> {
     let (ino, state) = (inode.ino, &inode.state);
     let mut stored_pages = 0;
+    let mut before = None;
     let mut record = match &state.original {
         None => {
             if let Some(target) = &state.target {
@@ -87,37 +91,74 @@ fn apply_inode(
         Some(original) => {
             let current = load_inode(read, ino)?.ok_or_else(|| vanished(ino))?;
             stored_pages = current.size.div_ceil(PAGE_BYTES);
+            before = surroundings.undo.is_some().then(|| current.clone());
             merge(inode, original, current)
         }
     };
     if record.nlink == 0 && state.link_delta < 0 {
         applied.also_writes.insert_point(ATTRIBUTE_SPACE, ino, EXISTS);
-        if record.pages <= INLINE_REMOVAL_PAGES_MAX && (surroundings.begin_removal)(ino) {
+        if let (Some(undo), Some(before)) = (&mut surroundings.undo, &before) {
+            // It stays as it was, without a name, for as long as this can be undone.
+            applied.mutations.push(put(key::removed(ino), small::encode_number(undo.number())));
+            if inode.data_dropped {
+                let record = InodeRecord { nlink: 0, ctime: record.ctime, ..before.clone() };
+                undo.removed(ino, &record);
+                applied.mutations.push(put(key::inode(ino), record.encode()));
+                return Ok(());
+            }
+        } else if record.pages <= INLINE_REMOVAL_PAGES_MAX && (surroundings.begin_removal)(ino) {
             surroundings.removing.push(ino);
             return remove_node(read, ino, &record, &mut applied.mutations);
         }
-        surroundings.orphans.push(ino);
-        applied.mutations.push(put(key::orphan(ino), small::orphan()));
+        if surroundings.undo.is_none() {
+            surroundings.orphans.push(ino);
+            applied.mutations.push(put(key::orphan(ino), small::orphan()));
+        }
     } else if state.link_delta > 0 && state.original.as_ref().is_some_and(|original| original.nlink == 0) {
         applied.mutations.push(delete(key::orphan(ino)));
+        applied.mutations.push(delete(key::removed(ino)));
     } else if inode.data_dropped {
         // Somebody gave the node another name in the meantime: it stays, and its data would be missing.
         return Err(vanished(ino));
     }
     if !inode.cleared.is_empty() && !inode.data_dropped {
-        let delta = replace_extents(inode, read, stored_pages, places, &mut applied.mutations)?;
+        let undo = surroundings.undo.as_deref_mut();
+        let delta = replace_extents(inode, read, stored_pages, places, &mut applied.mutations, undo)?;
         record.pages = u64::try_from(i128::from(record.pages) + i128::from(delta)).unwrap_or(0);
     }
     for (name, value) in &state.xattrs {
         let key = key::xattr(ino, name);
+        if let (Some(undo), Some(_)) = (&mut surroundings.undo, &before) {
+            undo.xattr(read, ino, name, value.as_deref())?;
+        }
         match value {
             Some(value) => applied.mutations.push(put(key, small::encode_bytes(value))),
             None if state.is_created() => {}
             None => applied.mutations.push(delete(key)),
         }
     }
+    if let Some(undo) = &mut surroundings.undo {
+        match &before {
+            Some(before) => {
+                if before.nlink == 0 && record.kind == NodeKind::Directory {
+                    undo.revived(read, inode, &record)?;
+                }
+                undo.node(ino, before, &record, state.link_delta < 0);
+            }
+            None => undo.created(inode, &record, |source| source_extent(ino, source, places))?,
+        }
+    }
     applied.mutations.push(put(key::inode(ino), record.encode()));
     Ok(())
+}
+
+fn source_extent(ino: Ino, source: &Source, places: &[Extent]) -> Result<Extent> {
+    match source {
+        Source::Placed(extent) => Ok(extent.clone()),
+        Source::Chunk(index) => places.get(*index).cloned().ok_or_else(|| Error::Corrupt {
+            what: format!("inode {ino}: the engine gave no place for chunk {index}"),
+        }),
+    }
 }
 
 fn vanished(ino: Ino) -> Error {
@@ -194,16 +235,14 @@ fn replace_extents(
     stored_pages: u64,
     places: &[Extent],
     mutations: &mut Vec<Mutation>,
+    mut undo: Option<&mut UndoNotes>,
 ) -> Result<i64> {
     let ino = inode.ino;
-    let source = |source: &Source| -> Result<Extent> {
-        match source {
-            Source::Placed(extent) => Ok(extent.clone()),
-            Source::Chunk(index) => places.get(*index).cloned().ok_or_else(|| Error::Corrupt {
-                what: format!("inode {ino}: the engine gave no place for chunk {index}"),
-            }),
-        }
-    };
+    // What a node made here consists of is taken down as a whole.
+    let mut undo = undo.take().filter(|_| !inode.state.is_created());
+    if let Some(undo) = &mut undo {
+        inode.cleared.iter().for_each(|&(first, last)| undo.cleared(ino, first, last));
+    }
     let mut delta = 0;
     // What stands at each first page afterwards; `None`: the old extent there goes. All old extents that are touched are
     // in it before the new ones come.
@@ -215,18 +254,36 @@ fn replace_extents(
             // One extent can reach into several ranges; it is cut at all of them when met first.
             if start >= behind {
                 behind = start + 1;
-                delta -= cut_extent(start, &extent, &inode.cleared, &mut after);
+                delta -= cut_extent(start, &extent, &inode.cleared, &mut after, &mut |first, gone| {
+                    if let Some(undo) = &mut undo {
+                        undo.old_content(ino, first, &gone);
+                    }
+                });
             }
             true
         })?;
     }
+    let fresh = match inode.state.shadow {
+        // Data of a kept transaction: the cleaner may have moved it a moment ago.
+        Some(shadow) => {
+            let kept = load_extents(read, shadow, 0, PAGE_MAX)?;
+            mutations.extend(kept.iter().map(|(first, _)| delete(key::extent(shadow, *first))));
+            kept
+        }
+        None => {
+            let located = |(first, fresh): &(u64, Source)| Ok((*first, source_extent(ino, fresh, places)?));
+            inode.fresh.iter().map(located).collect::<Result<_>>()?
+        }
+    };
     // Ascending.
     let mut new = Vec::new();
-    for (first, fresh) in &inode.fresh {
-        let extent = source(fresh)?;
+    for (first, extent) in fresh {
         delta += i64::from(extent.pages());
-        if after.insert(*first, Some(extent)).is_none() {
-            new.push(*first);
+        if let Some(undo) = &mut undo {
+            undo.put(ino, first, &extent);
+        }
+        if after.insert(first, Some(extent)).is_none() {
+            new.push(first);
         }
     }
     mutations.reserve(after.len() + 1);
@@ -244,12 +301,14 @@ fn replace_extents(
     Ok(delta)
 }
 
-/// Puts what the cleared ranges leave of an old extent into `after`; returns the number of pages that go.
+/// Puts what the cleared ranges leave of an old extent into `after`, and hands out what goes; returns the number of pages
+/// that go.
 fn cut_extent(
     start: u64,
     extent: &Extent,
     cleared: &[(u64, u64)],
     after: &mut BTreeMap<u64, Option<Extent>>,
+    goes: &mut dyn FnMut(u64, Extent),
 ) -> i64 {
     let behind = start + u64::from(extent.pages());
     let mut gone = 0;
@@ -266,6 +325,7 @@ fn cut_extent(
         let end = last.saturating_add(1).min(behind);
         keep(at, first);
         gone += (end - first) as i64;
+        goes(first, extent.slice_pages((first - start) as u32, (end - first) as u32));
         at = end;
     }
     keep(at, behind);

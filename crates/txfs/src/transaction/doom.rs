@@ -210,7 +210,7 @@ impl Overlay {
     }
 
     /// A directory in which names came and went, and are as they were.
-    fn is_only_touched(&self, ino: Ino, state: &InodeState) -> bool {
+    pub(super) fn is_only_touched(&self, ino: Ino, state: &InodeState) -> bool {
         state.record.kind == NodeKind::Directory
             && state.is_only_touched()
             && !self.names.range((ino, 0)..=(ino, u64::MAX)).any(|(_, state)| state.current != state.original)

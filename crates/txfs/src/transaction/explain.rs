@@ -27,6 +27,11 @@ impl Session {
     pub(super) fn explain(&self, error: EngineError) -> Error {
         match error {
             EngineError::Conflict(report) => Error::Conflict(Box::new(self.explain_all(&report))),
+            EngineError::Held { name, range } => {
+                let path =
+                    self.origin.as_ref().and_then(|_| self.describe_range(&range, &mut Paths::new()).1);
+                Error::Held { name, ino: range.object, path }
+            }
             error => match Error::from(error) {
                 Error::Conflict(mut report) if self.origin.is_some() => {
                     for conflict in &mut report.conflicts {
@@ -39,7 +44,7 @@ impl Session {
         }
     }
 
-    pub(super) fn explain_all(&self, report: &EngineReport) -> ConflictReport {
+    pub(crate) fn explain_all(&self, report: &EngineReport) -> ConflictReport {
         if self.origin.is_none() {
             return ConflictReport { conflicts: Vec::new(), more: report.more + report.clashes.len() as u64 };
         }

@@ -36,7 +36,7 @@ impl Session {
     }
 
     /// Makes the bytes from `from` up to `to` (exclusive; `u64::MAX`: all that follow) read as zeros.
-    fn clear_bytes(&mut self, ino: Ino, from: u64, to: u64) -> Result<()> {
+    pub(super) fn clear_bytes(&mut self, ino: Ino, from: u64, to: u64) -> Result<()> {
         self.inode_mut(ino)?;
         if from >= to {
             return Ok(());

@@ -1,8 +1,8 @@
 //! Transactions: a snapshot, the changes made on top of it, and the commit.
 //!
 //! [`overlay`] holds the changes as intents; [`session`], [`names`], [`rename`], [`listing`], [`attributes`], [`data`]
-//! and [`holes`] are the operations that make them; [`savepoint`] undoes some; [`spill`] keeps their memory bounded; [`plan`] puts them into the form in which [`apply`] carries them out against the state at the
-//! time of the [`commit`]; [`doom`] finds out early that it cannot; [`explain`] says what a conflict is about; [`changes`] lists them for people.
+//! and [`holes`] are the operations that make them; [`savepoint`] undoes some; [`revert`] undoes what a commit did; [`spill`] keeps their memory bounded; [`plan`] puts them into the form in which [`apply`] carries them out against the state at the
+//! time of the [`commit`], and [`undo_notes`] takes down what undoing that would take; [`doom`] finds out early that it cannot; [`explain`] says what a conflict is about; [`changes`] lists them for people.
 //!
 //! # Locking
 //! One mutex around the session of a transaction: operations of several threads on one transaction take turns. It is
@@ -16,6 +16,7 @@ pub(crate) mod data;
 pub(crate) mod doom;
 pub(crate) mod explain;
 pub(crate) mod holes;
+pub(crate) mod keep;
 pub(crate) mod listing;
 pub(crate) mod locate;
 pub(crate) mod names;
@@ -24,9 +25,12 @@ mod names_tests;
 pub(crate) mod overlay;
 pub(crate) mod plan;
 pub(crate) mod rename;
+pub(crate) mod restore;
+pub(crate) mod revert;
 pub(crate) mod savepoint;
 pub(crate) mod session;
 pub(crate) mod spill;
+pub(crate) mod undo_notes;
 
 use std::fmt;
 use std::sync::Arc;
@@ -124,11 +128,18 @@ impl Transaction {
         let by = Committer { origin, age: Some(age.unwrap_or(id)) };
         let mut session = Session::of_transaction(shared, recording, by, claims);
         session.recorded = options.recorded;
+        if options.late_conflicts {
+            session.watch = None;
+        }
+        Transaction::of(shared, id, options.label, session)
+    }
+
+    fn of(shared: &Arc<Shared>, id: u64, label: String, session: Session) -> Transaction {
         shared.transactions_open.fetch_add(1, Ordering::Relaxed);
         Transaction {
             shared: shared.clone(),
             id,
-            label: options.label,
+            label,
             snapshot_sequence: session.snapshot.sequence(),
             state: Mutex::new(State::Open(Box::new(session))),
         }
@@ -140,23 +151,13 @@ impl Transaction {
         let committed = self.end("committed")?.and_then(|session| session.commit(durability));
         match committed {
             Ok(changes) => {
-                self.tell_observers(&changes);
+                tell_observers(&self.shared, &changes);
                 Ok(CommitReceipt { sequence: changes.sequence })
             }
             Err(error) => {
                 *self.state.lock() = State::Ended("its commit failed");
                 Err(error)
             }
-        }
-    }
-
-    fn tell_observers(&self, changes: &crate::CommitChanges) {
-        if changes.inodes.is_empty() && changes.names.is_empty() {
-            return;
-        }
-        let observers = self.shared.observers.read().clone();
-        for observer in observers {
-            observer.committed(changes);
         }
     }
 
@@ -276,6 +277,11 @@ impl Transaction {
         self.look(|session| Ok(session.overlay.buffered_bytes))
     }
 
+    /// Changes everything back that a commit has changed, as far as nothing is in the way; says what is.
+    pub(crate) fn revert(&self, sequence: u64) -> Result<ConflictReport> {
+        self.writing(|session| session.revert(sequence))
+    }
+
     /// What the transaction has changed so far, sorted by path.
     pub fn changes(&self) -> Result<Vec<Change>> {
         self.look(changes::list)
@@ -285,6 +291,17 @@ impl Transaction {
     pub fn before(&self) -> Result<SnapshotView> {
         let snapshot: Snapshot = self.look(|session| Ok(session.snapshot.clone()))?;
         Ok(SnapshotView::new(&self.shared, snapshot))
+    }
+}
+
+/// Tells those who want to know what a commit has changed.
+pub(crate) fn tell_observers(shared: &Shared, changes: &crate::CommitChanges) {
+    if changes.inodes.is_empty() && changes.names.is_empty() {
+        return;
+    }
+    let observers = shared.observers.read().clone();
+    for observer in observers {
+        observer.committed(changes);
     }
 }
 

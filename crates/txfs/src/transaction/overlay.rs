@@ -76,6 +76,8 @@ pub(crate) struct InodeState {
     pub(crate) xattrs: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
     /// Target of a symlink made here.
     pub(crate) target: Option<Vec<u8>>,
+    /// Of a kept transaction: the inode number under which its new data stands. That of a node made here is its own.
+    pub(crate) shadow: Option<Ino>,
 }
 
 impl InodeState {
@@ -98,6 +100,7 @@ impl InodeState {
             data: FileData::default(),
             xattrs: BTreeMap::new(),
             target: None,
+            shadow: None,
         }
     }
 

@@ -11,13 +11,15 @@ use std::collections::BTreeMap;
 
 use txfs_engine::{Chunk, ConflictSet, Extent, MutationList, Origin};
 
-use super::overlay::{FileData, InodeState, Overlay, PageRanges};
+use super::overlay::{FileData, InodeState, NameState, Overlay, PageRanges};
 use super::spill::page_runs;
 use crate::conflict::{
     ATTRIBUTE_SPACE, EXISTS, NAME_SPACE, PAGE_SPACE, PARENT, PERMISSIONS, SIZE, XATTR_SPACE,
 };
 use crate::observe::CommitChanges;
-use crate::records::{HistoryRecord, InodeRecord, NameHasher, key, small};
+use crate::records::history::UndoState;
+use crate::records::undo::{ChunkWriter, Digest, Made, UndoItem};
+use crate::records::{Dirent, HistoryRecord, InodeRecord, NameHasher, key, small};
 use crate::types::{Ino, NodeKind, PAGE_BYTES, Timestamp};
 
 /// A transaction's intents, ready to be applied.
@@ -34,7 +36,9 @@ pub(crate) struct Plan {
     pub(crate) next_ino: Ino,
     pub(crate) changes: CommitChanges,
     /// New content, in bytes.
-    data_bytes: u64,
+    pub(crate) data_bytes: u64,
+    /// What undoing it takes, as far as it is known before it is applied.
+    pub(crate) undo: Option<ChunkWriter>,
 }
 
 /// One inode's intents.
@@ -61,14 +65,17 @@ pub(crate) enum Source {
 }
 
 impl Plan {
-    /// `in_use` says whether an inode must stay although it has no name.
+    /// `in_use` says whether an inode must stay although it has no name; `undo` is the number under which it is kept what
+    /// undoing takes.
     pub(crate) fn new(
         overlay: Overlay,
         reads: ConflictSet,
         hasher: &NameHasher,
         in_use: impl Fn(Ino) -> bool,
+        undo: Option<u64>,
     ) -> Plan {
-        let mut plan = Plan { reads, ..Plan::default() };
+        let undo = undo.map(|number| ChunkWriter::new(number, 0));
+        let mut plan = Plan { reads, undo, ..Plan::default() };
         let created = |ino: &Ino| overlay.inodes.get(ino).is_some_and(InodeState::is_created);
         for (&(directory, hash), state) in &overlay.names {
             if state.current == state.original {
@@ -88,6 +95,9 @@ impl Plan {
         for ((directory, hash), state) in overlay.names {
             if state.current == state.original {
                 continue;
+            }
+            if let Some(undo) = &mut plan.undo {
+                undo_names(directory, &state, undo);
             }
             let key = key::dirent(directory, hash);
             match state.current.0.is_empty() {
@@ -111,7 +121,24 @@ impl Plan {
             }
             plan.add_inode(ino, state, hasher, &in_use);
         }
+        if let Some(undo) = &mut plan.undo {
+            undo.close();
+            // Its number is one of those for inodes.
+            plan.next_ino = plan.next_ino.max(undo.number() + 1);
+        }
         plan
+    }
+
+    /// Decides that what was collected for undoing is kept, or that it is not.
+    pub(crate) fn keep_undo(&mut self, keep: bool) {
+        match &mut self.undo {
+            Some(undo) if keep => {
+                for (key, value) in std::mem::take(&mut undo.chunks) {
+                    self.prepared.put_new(&key, &value);
+                }
+            }
+            _ => self.undo = None,
+        }
     }
 
     /// What the volume's history keeps of it.
@@ -125,6 +152,7 @@ impl Plan {
             data_bytes: self.data_bytes,
             command: transaction.command,
             message: transaction.label,
+            undo: UndoState::NotKept,
         }
     }
 
@@ -177,13 +205,25 @@ impl Plan {
     fn prepare(&mut self, inode: InodePlan) {
         let InodePlan { ino, state, fresh, .. } = inode;
         let mut record = InodeRecord { pages: 0, ..state.record };
+        if let Some(undo) = &mut self.undo {
+            let mut content = Digest::default();
+            for (first, source) in &fresh {
+                if let Source::Placed(extent) = source {
+                    content.add_pages(*first, extent);
+                }
+            }
+            let made = Made::new(&record, content, xattrs_digest(&state.xattrs));
+            undo.add(&UndoItem::Created { ino, made });
+        }
         if let Some(target) = &state.target {
             self.prepared.put_new(&key::symlink(ino), &small::encode_bytes(target));
         }
         for (first, source) in fresh {
             if let Source::Placed(extent) = source {
                 record.pages += u64::from(extent.pages());
-                self.prepared.put_new(&key::extent(ino, first), &extent.encode());
+                if state.shadow.is_none() {
+                    self.prepared.put_new(&key::extent(ino, first), &extent.encode());
+                }
             }
         }
         for (name, value) in &state.xattrs {
@@ -240,5 +280,32 @@ impl Plan {
         for name in state.xattrs.keys() {
             self.writes.insert_point(XATTR_SPACE, ino, hasher.hash(name));
         }
+    }
+}
+
+/// Checksum of the extended attributes of a node made here.
+pub(crate) fn xattrs_digest(xattrs: &BTreeMap<Vec<u8>, Option<Vec<u8>>>) -> Digest {
+    let mut digest = Digest::default();
+    for (name, value) in xattrs {
+        if let Some(value) = value {
+            digest.add_xattr(name, value);
+        }
+    }
+    digest
+}
+
+/// Adds the names of one entry that changed.
+fn undo_names(directory: Ino, state: &NameState, undo: &mut ChunkWriter) {
+    let entry = |dirent: &Dirent| (dirent.ino, dirent.kind);
+    for old in &state.original.0 {
+        let after = state.current.find(&old.name).map(entry);
+        if after != Some(entry(old)) {
+            let before = Some(entry(old));
+            undo.add(&UndoItem::Name { directory, name: old.name.clone(), before, after });
+        }
+    }
+    for new in state.current.0.iter().filter(|new| state.original.find(&new.name).is_none()) {
+        let after = Some(entry(new));
+        undo.add(&UndoItem::Name { directory, name: new.name.clone(), before: None, after });
     }
 }

@@ -50,6 +50,7 @@ pub(crate) struct Session {
 impl Session {
     /// Of a call outside of transactions.
     pub(crate) fn new(shared: &Arc<Shared>) -> Session {
+        shared.give_way_if_short();
         shared.engine.make_way();
         Session::on(shared, shared.engine.snapshot(), false, true)
     }
@@ -61,6 +62,7 @@ impl Session {
         by: Committer,
         claims: Vec<Claims>,
     ) -> Session {
+        shared.give_way_if_short();
         shared.engine.make_way();
         let mut session = Session::on(shared, shared.engine.snapshot(), recording, true);
         session.watch = Some(Watch::new(session.snapshot.sequence(), claims));
@@ -72,7 +74,7 @@ impl Session {
         Session::on(shared, snapshot, false, false)
     }
 
-    fn on(shared: &Arc<Shared>, snapshot: Snapshot, recording: bool, writable: bool) -> Session {
+    pub(crate) fn on(shared: &Arc<Shared>, snapshot: Snapshot, recording: bool, writable: bool) -> Session {
         Session {
             shared: shared.clone(),
             snapshot,

@@ -92,7 +92,8 @@ impl Session {
         if batch.chunks.is_empty() {
             return Ok(());
         }
-        let placed = self.shared.engine.place(Some(&self.snapshot), batch.chunks)?;
+        let (shared, snapshot) = (&self.shared, &self.snapshot);
+        let placed = shared.giving_way(|| shared.engine.place(Some(snapshot), batch.chunks.clone()))?;
         self.note_placed(batch.places, placed);
         Ok(())
     }
@@ -124,7 +125,8 @@ impl Session {
                 pieces.push(Piece(piece, Some(key::extent(ino, page))));
                 page += piece.len() as u64 / PAGE_BYTES;
             }
-            let placed = self.shared.engine.place_pieces(Some(&self.snapshot), &pieces)?;
+            let (shared, snapshot) = (&self.shared, &self.snapshot);
+            let placed = shared.giving_way(|| shared.engine.place_pieces(Some(snapshot), &pieces))?;
             self.note_placed(places, placed);
             if let Some(state) = self.overlay.inodes.get_mut(&ino) {
                 let behind = state.record.size.div_ceil(PAGE_BYTES);
