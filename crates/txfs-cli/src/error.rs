@@ -134,9 +134,25 @@ pub enum Error {
         /// Which.
         transactions: Vec<String>,
     },
+    /// `undo`: what the commit has left is not there any more.
+    #[error("commit {commit} cannot be undone, and nothing was changed; in the way are:{message}")]
+    UndoConflict {
+        /// Which commit.
+        commit: u64,
+        /// What is in the way, each on a line.
+        message: String,
+    },
     /// `put`: somebody else changed the same.
     #[error("nothing was imported: {message}")]
     PutConflict {
+        /// With whom.
+        message: String,
+    },
+    /// `tx commit`: somebody else changed what it has read or written.
+    #[error("{name} conflicts with others and stays as it is: {message}")]
+    KeptConflict {
+        /// Its name.
+        name: String,
         /// With whom.
         message: String,
     },
@@ -264,6 +280,10 @@ impl Error {
                 "mount the volume and look: either all of the changes are there, or none"
             }
             Error::PutConflict { .. } => "try again",
+            Error::KeptConflict { .. } => {
+                "txfs tx show NAME lists all conflicts, txfs tx diff NAME what it would change, txfs tx abort NAME drops it"
+            }
+            Error::UndoConflict { .. } => "undo the commits that did that first, the last one first",
             _ => return None,
         };
         Some(hint.to_owned())
@@ -281,7 +301,9 @@ impl Error {
             | Error::MountPointBusy { .. }
             | Error::OwnerSilent { .. }
             | Error::TransactionsOpen { .. } => ExitCode::Busy,
-            Error::PutConflict { .. } => ExitCode::Conflict,
+            Error::PutConflict { .. } | Error::KeptConflict { .. } | Error::UndoConflict { .. } => {
+                ExitCode::Conflict
+            }
             Error::DamageFound { .. } => ExitCode::Damaged,
             Error::Volume { source, .. } => volume_exit_code(source),
             Error::Mount(error) => mount_exit_code(error),

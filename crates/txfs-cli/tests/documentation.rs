@@ -26,6 +26,8 @@ fn every_subcommand_explains_itself() {
         "check",
         "stat",
         "log",
+        "diff",
+        "undo",
         "completions",
         "man",
     ] {

@@ -187,6 +187,27 @@ fn receive_descriptor(from: &UnixStream) -> rustix::io::Result<Option<OwnedFd>> 
     Ok(None)
 }
 
+/// Mounts a directory of a mount at another place, read-only.
+pub fn bind_read_only(source: &Path, directory: &Path) -> Result<(), MountError> {
+    let failed = |error: SystemErrno| match error {
+        SystemErrno::PERM => MountError::NotPermittedToBind { path: source.to_path_buf() },
+        SystemErrno::NOENT if directory.exists() => {
+            let name = source.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            MountError::Volume(txfs::Error::NoSuchSnapshot { name })
+        }
+        SystemErrno::NOENT => MountError::MountPointMissing { path: directory.to_path_buf() },
+        SystemErrno::NOTDIR => MountError::MountPointNotDirectory { path: directory.to_path_buf() },
+        error => MountError::io(format!("{}: mounting", directory.display()), io::Error::from(error)),
+    };
+    rustix::mount::mount_bind(source, directory).map_err(failed)?;
+    let flags = MountFlags::BIND | MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV;
+    rustix::mount::mount_remount(directory, flags, c"").map_err(|error| {
+        // Changes are refused in any case; but the mount would not say so.
+        let _ = unmount(directory, true);
+        failed(error)
+    })
+}
+
 /// Unmounts what is mounted at a directory. Lazily: at once, even when files are in use; its server ends when the last
 /// of them is closed.
 pub fn unmount(mountpoint: &Path, lazy: bool) -> Result<(), MountError> {

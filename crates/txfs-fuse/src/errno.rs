@@ -26,6 +26,10 @@ impl From<txfs::Error> for Errno {
         if number == Errno::IO.0 {
             log::error!("{error}");
         }
+        if let txfs::Error::Held { .. } = error {
+            // The number alone does not say by whom.
+            log::info!("{error}");
+        }
         match error {
             // A view whose transaction is over: its files are gone.
             txfs::Error::TransactionEnded(_) => Errno::STALE,

@@ -8,6 +8,12 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum MountError {
+    /// A snapshot of a mounted volume is bound to a directory, which not everybody may do.
+    #[error("only root may mount a snapshot of a mounted volume; its files are at {}", path.display())]
+    NotPermittedToBind {
+        /// Where they are.
+        path: PathBuf,
+    },
     /// The kernel offers no FUSE.
     #[error(
         "/dev/fuse is missing: load the kernel module with `modprobe fuse`, or give the container the device"
@@ -111,7 +117,9 @@ impl MountError {
             MountError::VolumeUnderMountPoint { .. } | MountError::NotMounted { .. } => {
                 system(rustix::io::Errno::INVAL)
             }
-            MountError::Refused { .. } => system(rustix::io::Errno::PERM),
+            MountError::Refused { .. } | MountError::NotPermittedToBind { .. } => {
+                system(rustix::io::Errno::PERM)
+            }
             MountError::Volume(error) => error.errno(),
             MountError::Socket { source, .. } | MountError::Io { source, .. } => {
                 source.raw_os_error().unwrap_or(system(rustix::io::Errno::IO))

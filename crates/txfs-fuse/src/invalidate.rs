@@ -145,6 +145,29 @@ impl Invalidator {
         self.enqueue(Due { task, at: Instant::now() + FORGET_PAUSE_MIN });
     }
 
+    /// Makes the kernel forget a named snapshot, as far as nobody uses it; false when somebody does.
+    pub(crate) fn drop_snapshot(&self, name: &[u8]) -> bool {
+        const ALONE: Duration = Duration::from_millis(200);
+        const PATIENCE: Duration = Duration::from_secs(2);
+        let begun = Instant::now();
+        while let Some(view) = self.views.known_snapshot(name) {
+            // Where the kernel cannot be asked to forget nodes that nobody uses, or keeps them for names below that do not
+            // exist, it forgets what is below a name; but if somebody uses some of it, the name is gone from the kernel.
+            let directory = crate::nodes::SNAPSHOTS_DIRECTORY.0;
+            let pruned = prune(&self.device, &view) && begun.elapsed() < ALONE;
+            if !pruned && let Err(error) = self.device.invalidate_entry(directory, name) {
+                log::debug!("invalidating a snapshot's view: {error}");
+            }
+            drop(view);
+            if begun.elapsed() > PATIENCE {
+                return false;
+            }
+            // What the kernel forgets arrives as messages of its own.
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        true
+    }
+
     fn committed(&self, changes: &CommitChanges) {
         let visible = Instant::now();
         self.invalidate_changes(changes);

@@ -27,8 +27,8 @@ mod session;
 mod views;
 mod wire;
 
-pub use attach::unmount;
-pub use control::{logged, volume_stat};
+pub use attach::{bind_read_only, unmount};
+pub use control::{change, conflict_report, kept_transaction, logged, named_snapshot, restored, volume_stat};
 pub use error::MountError;
 pub use options::MountOptions;
 pub use session::{MountHandle, MountedVolume, mount};

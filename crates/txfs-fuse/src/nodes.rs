@@ -30,6 +30,9 @@ pub(crate) const VIEWS_DIRECTORY: NodeId = NodeId::join(MOUNT_VIEW, 2);
 /// `.txfs/probe`, an empty file.
 pub(crate) const PROBE_FILE: NodeId = NodeId::join(MOUNT_VIEW, 3);
 
+/// `.txfs/snapshots`.
+pub(crate) const SNAPSHOTS_DIRECTORY: NodeId = NodeId::join(MOUNT_VIEW, 4);
+
 const INO_BITS: u32 = 48;
 const INO_MAX: Ino = (1 << INO_BITS) - 1;
 

@@ -15,8 +15,12 @@ pub struct MountOptions {
     pub allow_exec: bool,
     /// When a conflict is one, for transactions that do not say it themselves.
     pub policy: txfs::Policy,
+    /// What the volume's history may keep for undoing commits; by default what the volume is opened with.
+    pub history_bytes_max: Option<u64>,
     /// How many threads serve requests; also how many `fsync`s can share a flush.
     pub threads: usize,
+    /// Show this named snapshot instead of the volume as it is; such a mount refuses changes.
+    pub snapshot: Option<String>,
 }
 
 impl Default for MountOptions {
@@ -28,7 +32,9 @@ impl Default for MountOptions {
             allow_devices: false,
             allow_exec: true,
             policy: txfs::Policy::default(),
+            history_bytes_max: None,
             threads: 8,
+            snapshot: None,
         }
     }
 }

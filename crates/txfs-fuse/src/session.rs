@@ -69,7 +69,11 @@ fn start(
 ) -> Result<MountedVolume, MountError> {
     init::handshake(&device)
         .map_err(|error| MountError::io(format!("{}: starting to serve", mountpoint.display()), error))?;
-    let views = Arc::new(Views::new(volume.clone()));
+    let shown = match &options.snapshot {
+        Some(name) => Some(volume.open_snapshot(name).map_err(MountError::Volume)?),
+        None => None,
+    };
+    let views = Arc::new(Views::new(volume.clone(), shown));
     let invalidator = Invalidator::new(device.clone(), views.clone());
     let spawning = |error| MountError::io("starting a thread", error);
     invalidator.start().map_err(spawning)?;
@@ -116,6 +120,17 @@ fn teach_the_kernel(mountpoint: &Path) {
     let taught = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
     if let Err(error) = taught {
         log::debug!("opening {}: {error}", control.display());
+    }
+}
+
+/// Has another process look at a path of the mount, for what the kernel makes of it.
+pub(crate) fn look_at(path: &Path) {
+    let mut command = Command::new("cat");
+    command.arg("--").arg(path);
+    // It fails where the path is a directory: that is too late to matter.
+    let looked = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if let Err(error) = looked {
+        log::debug!("looking at {}: {error}", path.display());
     }
 }
 

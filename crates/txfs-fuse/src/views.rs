@@ -4,6 +4,8 @@
 //! only who is told the name gets in; the directory is not listed. When the transaction ends, its view answers ESTALE,
 //! and its number is used again only after the kernel has forgotten the last of its nodes, so that an old node id
 //! never means something new.
+//! A named snapshot has a directory in `.txfs/snapshots`, which is not listed either. Its view is opened when it is looked up,
+//! and closed when the kernel has forgotten all of it.
 //! Locks: `Views::open` is a leaf.
 
 use crate::errno::Errno;
@@ -15,7 +17,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
-use txfs::{BaseView, Ino, Transaction, View, Volume};
+use txfs::{BaseView, Ino, SnapshotView, Transaction, View, Volume};
 
 /// Who began a transaction.
 #[derive(Clone, Debug)]
@@ -36,6 +38,8 @@ pub(crate) struct MountView {
 pub(crate) enum ViewKind {
     Base(BaseView),
     Transaction(TransactionView),
+    /// A named snapshot: the whole mount, or a directory in `.txfs/snapshots`.
+    Snapshot(SnapshotView),
 }
 
 pub(crate) struct TransactionView {
@@ -65,6 +69,7 @@ impl MountView {
         match &self.kind {
             ViewKind::Base(base) => base,
             ViewKind::Transaction(transaction) => &transaction.transaction,
+            ViewKind::Snapshot(snapshot) => snapshot,
         }
     }
 
@@ -74,7 +79,7 @@ impl MountView {
 
     pub(crate) fn transaction(&self) -> Option<&TransactionView> {
         match &self.kind {
-            ViewKind::Base(_) => None,
+            ViewKind::Base(_) | ViewKind::Snapshot(_) => None,
             ViewKind::Transaction(transaction) => Some(transaction),
         }
     }
@@ -97,12 +102,16 @@ pub(crate) struct Views {
 struct Registry {
     by_index: HashMap<ViewIndex, Arc<MountView>>,
     by_name: HashMap<Vec<u8>, ViewIndex>,
+    /// Views of named snapshots, as long as the kernel knows anything of them.
+    snapshots: HashMap<Vec<u8>, ViewIndex>,
     last_index: ViewIndex,
 }
 
 impl Views {
-    pub(crate) fn new(volume: Volume) -> Views {
-        let base = MountView::new(BASE_VIEW, ViewKind::Base(volume.base()));
+    /// `shown` takes the place of the volume's present state.
+    pub(crate) fn new(volume: Volume, shown: Option<SnapshotView>) -> Views {
+        let kind = shown.map_or_else(|| ViewKind::Base(volume.base()), ViewKind::Snapshot);
+        let base = MountView::new(BASE_VIEW, kind);
         Views { volume, base, forgotten: Arc::default(), open: RwLock::default(), random: RandomState::new() }
     }
 
@@ -126,6 +135,30 @@ impl Views {
     pub(crate) fn named(&self, name: &[u8]) -> Option<Arc<MountView>> {
         let open = self.open.read();
         open.by_index.get(open.by_name.get(name)?).cloned()
+    }
+
+    /// The view of a named snapshot; it is opened where nobody has it open.
+    pub(crate) fn snapshot(&self, name: &[u8]) -> Result<Arc<MountView>, Errno> {
+        if let Some(view) = self.known_snapshot(name) {
+            return Ok(view);
+        }
+        let text = std::str::from_utf8(name).map_err(|_| Errno::NOENT)?;
+        let snapshot = self.volume.open_snapshot(text)?;
+        let mut open = self.open.write();
+        // Another one may have been faster.
+        if let Some(view) = open.snapshot(name) {
+            return Ok(view);
+        }
+        let index = open.free_index().ok_or(Errno::OVERFLOW)?;
+        let view = MountView::new(index, ViewKind::Snapshot(snapshot));
+        open.by_index.insert(index, view.clone());
+        open.snapshots.insert(name.to_vec(), index);
+        Ok(view)
+    }
+
+    /// The view of a named snapshot while the kernel knows nodes of it.
+    pub(crate) fn known_snapshot(&self, name: &[u8]) -> Option<Arc<MountView>> {
+        self.open.read().snapshot(name)
     }
 
     /// Opens the view of a transaction that has begun; `None` when there are too many.
@@ -171,8 +204,13 @@ impl Views {
 
     /// Frees the number of a view that has ended and that the kernel has forgotten.
     fn retire(&self, view: &MountView) {
-        if !view.is_base() && view.ended.load(Ordering::Acquire) && view.nodes.is_empty() {
-            self.open.write().by_index.remove(&view.index);
+        let snapshot = matches!(view.kind, ViewKind::Snapshot(_)) && view.index != BASE_VIEW;
+        if (snapshot || !view.is_base() && view.ended.load(Ordering::Acquire)) && view.nodes.is_empty() {
+            let mut open = self.open.write();
+            open.by_index.remove(&view.index);
+            if snapshot {
+                open.snapshots.retain(|_, index| *index != view.index);
+            }
         }
     }
 
@@ -183,7 +221,7 @@ impl Views {
             .read()
             .by_index
             .values()
-            .filter(|view| !view.ended.load(Ordering::Acquire))
+            .filter(|view| view.transaction().is_some() && !view.ended.load(Ordering::Acquire))
             .cloned()
             .collect();
         open.sort_by_key(|view| view.transaction().map(|transaction| transaction.transaction.id()));
@@ -192,7 +230,8 @@ impl Views {
 
     /// How many transactions' views there are, those included that have ended and that the kernel has not yet forgotten.
     pub(crate) fn known(&self) -> usize {
-        self.open.read().by_index.len()
+        let open = self.open.read();
+        open.by_index.len() - open.snapshots.len()
     }
 
     /// From now on what the kernel forgets in the base view gathers for a moment, until `forget_all`.
@@ -213,6 +252,10 @@ impl Views {
 }
 
 impl Registry {
+    fn snapshot(&self, name: &[u8]) -> Option<Arc<MountView>> {
+        self.by_index.get(self.snapshots.get(name)?).cloned()
+    }
+
     fn free_index(&mut self) -> Option<ViewIndex> {
         for _ in 0..MOUNT_VIEW {
             self.last_index = if self.last_index >= MOUNT_VIEW - 1 { 1 } else { self.last_index + 1 };

@@ -6,8 +6,9 @@
 
 use crate::message::Cleaned;
 use crate::{
-    Begun, Change, ConflictReport, Durability, Isolation, Logged, OpenTransaction, PROTOCOL_VERSION,
-    ProtocolError, Request, Response, SOCKET_NAME, TransactionStatus, Welcome, read_frame, write_frame,
+    Begun, Change, ConflictReport, Durability, Isolation, KeptSide, KeptTransaction, Logged, NamedSnapshot,
+    OpenTransaction, PROTOCOL_VERSION, PathText, ProtocolError, Request, Response, Restored, SOCKET_NAME,
+    TransactionStatus, Welcome, read_frame, write_frame,
 };
 use rustix::fs::{Mode, OFlags};
 use std::io;
@@ -82,8 +83,8 @@ impl Client {
     /// Starts a transaction.
     pub fn begin(&mut self, isolation: Isolation, label: &str) -> Result<Begun, ProtocolError> {
         let (label, command) = (label.to_owned(), String::new());
-        let (policy, retry, recorded) = (None, false, false);
-        self.begin_as(Request::Begin { isolation, label, command, policy, retry, recorded })
+        let (policy, retry, recorded, late_conflicts) = (None, false, false, false);
+        self.begin_as(Request::Begin { isolation, label, command, policy, retry, recorded, late_conflicts })
     }
 
     /// Starts a transaction as a `Request::Begin` says.
@@ -96,10 +97,64 @@ impl Client {
 
     /// Commits the transaction. A conflict is an outcome, not an error.
     pub fn commit(&mut self, durability: Durability) -> Result<CommitOutcome, ProtocolError> {
-        match self.call(&Request::Commit { durability })? {
+        self.commit_or_keep(durability, None)
+    }
+
+    /// As `commit`; after a conflict it is kept under this name, if there is one.
+    pub fn commit_or_keep(
+        &mut self,
+        durability: Durability,
+        or_keep: Option<String>,
+    ) -> Result<CommitOutcome, ProtocolError> {
+        self.expect_commit(&Request::Commit { durability, or_keep })
+    }
+
+    /// Keeps the transaction under a name, or prepares it; the conflict, if it cannot be prepared because of one.
+    pub fn keep(&mut self, name: &str, prepare: bool) -> Result<Option<ConflictReport>, ProtocolError> {
+        self.expect_conflict(&Request::Keep { name: name.to_owned(), prepare })
+    }
+
+    /// Kept and prepared transactions, oldest first.
+    pub fn kept(&mut self) -> Result<Vec<KeptTransaction>, ProtocolError> {
+        match self.call(&Request::Kept)? {
+            Response::Kept { transactions } => Ok(transactions),
+            _ => Err(ProtocolError::Unexpected { request: "kept" }),
+        }
+    }
+
+    /// Commits a kept transaction; after a conflict it stays.
+    pub fn commit_kept(&mut self, name: &str) -> Result<CommitOutcome, ProtocolError> {
+        self.expect_commit(&Request::CommitKept { name: name.to_owned() })
+    }
+
+    /// Drops a kept transaction.
+    pub fn abort_kept(&mut self, name: &str) -> Result<(), ProtocolError> {
+        self.expect_done(&Request::AbortKept { name: name.to_owned() })
+    }
+
+    /// What keeps a kept transaction from being committed, if anything does.
+    pub fn kept_conflicts(&mut self, name: &str) -> Result<Option<ConflictReport>, ProtocolError> {
+        self.expect_conflict(&Request::KeptConflicts { name: name.to_owned() })
+    }
+
+    /// Opens a kept transaction as this connection's, to be looked at.
+    pub fn open_kept(&mut self, name: &str, side: KeptSide) -> Result<Begun, ProtocolError> {
+        self.begin_as(Request::OpenKept { name: name.to_owned(), side })
+    }
+
+    fn expect_commit(&mut self, request: &Request) -> Result<CommitOutcome, ProtocolError> {
+        match self.call(request)? {
             Response::Committed { sequence } => Ok(CommitOutcome::Committed { sequence }),
             Response::Conflicted(report) => Ok(CommitOutcome::Conflicted(report)),
-            _ => Err(ProtocolError::Unexpected { request: "commit" }),
+            _ => Err(ProtocolError::Unexpected { request: request.name() }),
+        }
+    }
+
+    fn expect_conflict(&mut self, request: &Request) -> Result<Option<ConflictReport>, ProtocolError> {
+        match self.call(request)? {
+            Response::Done => Ok(None),
+            Response::Conflicted(report) => Ok(Some(report)),
+            _ => Err(ProtocolError::Unexpected { request: request.name() }),
         }
     }
 
@@ -119,11 +174,29 @@ impl Client {
         }
     }
 
+    /// Starts a transaction in which a recorded commit is undone. A conflict is an error here.
+    pub fn undo(&mut self, sequence: u64) -> Result<Begun, ProtocolError> {
+        match self.call(&Request::Undo { sequence })? {
+            Response::Begun(begun) => Ok(begun),
+            Response::Conflicted(report) => Err(ProtocolError::Conflict(Box::new(report))),
+            _ => Err(ProtocolError::Unexpected { request: "undo" }),
+        }
+    }
+
+    /// What the recorded commits after `after` up to `up_to` have changed, sorted by path.
+    pub fn diff(&mut self, after: u64, up_to: u64) -> Result<Vec<Change>, ProtocolError> {
+        self.all_changes(|start| Request::Diff { after, up_to, start })
+    }
+
     /// Everything that the transaction would change, sorted by path.
     pub fn changes(&mut self) -> Result<Vec<Change>, ProtocolError> {
+        self.all_changes(|start| Request::Changes { start })
+    }
+
+    fn all_changes(&mut self, request: impl Fn(u64) -> Request) -> Result<Vec<Change>, ProtocolError> {
         let mut all = Vec::new();
         loop {
-            match self.call(&Request::Changes { start: all.len() as u64 })? {
+            match self.call(&request(all.len() as u64))? {
                 Response::Changes { changes, total } => {
                     let got = changes.len();
                     all.extend(changes);
@@ -162,6 +235,35 @@ impl Client {
             }
         }
         Ok(all)
+    }
+
+    /// Named snapshots of the volume, oldest first.
+    pub fn snapshots(&mut self) -> Result<Vec<NamedSnapshot>, ProtocolError> {
+        match self.call(&Request::Snapshots)? {
+            Response::Snapshots { snapshots } => Ok(snapshots),
+            _ => Err(ProtocolError::Unexpected { request: "snapshots" }),
+        }
+    }
+
+    /// Makes a named snapshot.
+    pub fn create_snapshot(&mut self, name: &str) -> Result<NamedSnapshot, ProtocolError> {
+        match self.call(&Request::CreateSnapshot { name: name.into() })? {
+            Response::Snapshots { mut snapshots } if snapshots.len() == 1 => Ok(snapshots.remove(0)),
+            _ => Err(ProtocolError::Unexpected { request: "create_snapshot" }),
+        }
+    }
+
+    /// Deletes a named snapshot.
+    pub fn delete_snapshot(&mut self, name: &str) -> Result<(), ProtocolError> {
+        self.expect_done(&Request::DeleteSnapshot { name: name.into() })
+    }
+
+    /// Makes paths as they were in a named snapshot.
+    pub fn restore(&mut self, name: &str, paths: Vec<PathText>) -> Result<Restored, ProtocolError> {
+        match self.call(&Request::Restore { name: name.into(), paths })? {
+            Response::Restored(restored) => Ok(restored),
+            _ => Err(ProtocolError::Unexpected { request: "restore" }),
+        }
     }
 
     /// Statistics of volume and mount.

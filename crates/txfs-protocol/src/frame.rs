@@ -62,7 +62,7 @@ mod tests {
     #[test]
     fn a_message_comes_back() {
         let mut bytes = Vec::new();
-        let request = Request::Commit { durability: Durability::Ordered };
+        let request = Request::Commit { durability: Durability::Ordered, or_keep: None };
         write_frame(&mut bytes, &request).unwrap();
         let mut from = bytes.as_slice();
         assert_eq!(read_frame::<Request>(&mut from).unwrap(), Some(request));

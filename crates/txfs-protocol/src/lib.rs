@@ -19,12 +19,13 @@ pub use conflict::{Access, Conflict, ConflictKind, ConflictReport, Other, OtherS
 pub use error::ProtocolError;
 pub use frame::{FRAME_BYTES_MAX, read_frame, write_frame};
 pub use message::{
-    Begun, Change, ChangeKind, Cleaned, Durability, Isolation, Logged, OpenTransaction, Policy, Request,
-    Response, TransactionStatus, Welcome,
+    Begun, Change, ChangeKind, Cleaned, Durability, Isolation, KeptSide, KeptState, KeptTransaction, Logged,
+    NamedSnapshot, OpenTransaction, Policy, Request, Response, Restored, TransactionStatus, Undoable,
+    Welcome,
 };
 
 /// The version of these messages; both sides refuse another one.
-pub const PROTOCOL_VERSION: u32 = 2;
+pub const PROTOCOL_VERSION: u32 = 3;
 
 /// The name of the owner's socket inside the volume's directory.
 pub const SOCKET_NAME: &str = "socket";
@@ -34,3 +35,6 @@ pub const MOUNT_SUBTYPE: &str = "txfs";
 
 /// The directory of the transaction views under a mount's root; it is looked up, never listed.
 pub const VIEWS_DIRECTORY: &str = ".txfs/tx";
+
+/// The directory of the named snapshots under a mount's root; it is looked up, never listed.
+pub const SNAPSHOTS_DIRECTORY: &str = ".txfs/snapshots";

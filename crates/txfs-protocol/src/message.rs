@@ -38,11 +38,17 @@ pub enum Request {
         /// Its commit leaves an entry in the volume's history.
         #[serde(default)]
         recorded: bool,
+        /// It does not hear of conflicts before its end: so that it can be kept then.
+        #[serde(default)]
+        late_conflicts: bool,
     },
     /// Commits it; answered by `Committed` or `Conflicted`. Either way the connection has no transaction afterwards.
     Commit {
         /// When the commit counts as done.
         durability: Durability,
+        /// After a conflict it is kept under this name, instead of being dropped.
+        #[serde(default)]
+        or_keep: Option<String>,
     },
     /// Drops it; answered by `Aborted`. Without a transaction it does nothing.
     Abort,
@@ -77,10 +83,77 @@ pub enum Request {
         /// Gives the host the space that is not needed then.
         give_back: bool,
     },
+    /// Starts a transaction in which everything is changed back that a recorded commit has changed; answered by `Begun`, or by
+    /// `Conflicted` where that commit's changes are not there any more. It ends as any other.
+    Undo {
+        /// The commit.
+        sequence: u64,
+    },
+    /// What recorded commits have changed; answered by `Changes`, a page at a time. The list is made anew when `start` is 0.
+    Diff {
+        /// Only commits with a larger number.
+        after: u64,
+        /// Only commits with at most this number.
+        up_to: u64,
+        /// The index of the first change wanted.
+        start: u64,
+    },
     /// Unmounts; answered by `Done` before the owner ends.
     Unmount {
         /// Detach even while files are in use; the owner ends when the last of them is closed.
         lazy: bool,
+    },
+    /// Ends the connection's transaction by keeping it under a name; answered by `Done` or `Conflicted`.
+    Keep {
+        /// The name.
+        name: String,
+        /// It is prepared: validated now, and certain to commit later.
+        #[serde(default)]
+        prepare: bool,
+    },
+    /// Kept and prepared transactions of the volume; answered by `Kept`.
+    Kept,
+    /// Commits a kept transaction; answered by `Committed` or `Conflicted`, and then it stays.
+    CommitKept {
+        /// Its name.
+        name: String,
+    },
+    /// Drops a kept transaction; answered by `Done`.
+    AbortKept {
+        /// Its name.
+        name: String,
+    },
+    /// What keeps a kept transaction from being committed; answered by `Conflicted`, or by `Done` when nothing does.
+    KeptConflicts {
+        /// Its name.
+        name: String,
+    },
+    /// Opens a kept transaction as this connection's transaction, only to be looked at and aborted; answered by `Begun`.
+    OpenKept {
+        /// Its name.
+        name: String,
+        /// What to look at.
+        #[serde(default)]
+        side: KeptSide,
+    },
+    /// Named snapshots of the volume; answered by `Snapshots`.
+    Snapshots,
+    /// Makes a named snapshot, durably; answered by `Snapshots` with that one.
+    CreateSnapshot {
+        /// Its name.
+        name: String,
+    },
+    /// Deletes a named snapshot; answered by `Done`.
+    DeleteSnapshot {
+        /// Its name.
+        name: String,
+    },
+    /// Makes paths as they were in a named snapshot, in one transaction; answered by `Restored`.
+    Restore {
+        /// Name of the snapshot.
+        name: String,
+        /// From the volume's root.
+        paths: Vec<PathText>,
     },
 }
 
@@ -99,7 +172,19 @@ impl Request {
             Request::Log { .. } => "log",
             Request::Sync => "sync",
             Request::Clean { .. } => "clean",
+            Request::Undo { .. } => "undo",
+            Request::Diff { .. } => "diff",
             Request::Unmount { .. } => "unmount",
+            Request::Keep { .. } => "keep",
+            Request::Kept => "kept",
+            Request::CommitKept { .. } => "commit_kept",
+            Request::AbortKept { .. } => "abort_kept",
+            Request::KeptConflicts { .. } => "kept_conflicts",
+            Request::OpenKept { .. } => "open_kept",
+            Request::Snapshots => "snapshots",
+            Request::CreateSnapshot { .. } => "create_snapshot",
+            Request::DeleteSnapshot { .. } => "delete_snapshot",
+            Request::Restore { .. } => "restore",
         }
     }
 }
@@ -157,6 +242,104 @@ pub enum Response {
         /// One sentence: what failed, on what, and what to do.
         message: String,
     },
+    /// To `Kept`.
+    Kept {
+        /// Oldest first.
+        transactions: Vec<KeptTransaction>,
+    },
+    /// To `Snapshots` and `CreateSnapshot`.
+    Snapshots {
+        /// Oldest first.
+        snapshots: Vec<NamedSnapshot>,
+    },
+    /// To `Restore`.
+    Restored(Restored),
+}
+
+/// A named snapshot of the volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamedSnapshot {
+    /// Its name.
+    pub name: String,
+    /// When it was made, as in RFC 3339.
+    pub time: String,
+    /// How long ago that is.
+    pub age_ms: u64,
+    /// The commit that made it.
+    pub sequence: u64,
+    /// File data that is kept for it, bytes: at most so much comes free when it is deleted.
+    pub pinned_bytes: u64,
+    /// What is kept of names, attributes and places, bytes.
+    pub metadata_bytes: u64,
+    /// It has been deleted, and what was kept for it is about to go.
+    pub going: bool,
+}
+
+/// What restoring paths did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Restored {
+    /// Nodes that were made.
+    pub made: u64,
+    /// Nodes that were there and were changed.
+    pub changed: u64,
+    /// Names that were removed.
+    pub removed: u64,
+    /// Nodes that are as they were.
+    pub unchanged: u64,
+    /// Bytes of file data that were written.
+    pub data_bytes: u64,
+}
+
+/// A kept or prepared transaction.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptTransaction {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub state: KeptState,
+    /// When it was kept, as in RFC 3339.
+    pub time: String,
+    /// How long ago that is.
+    pub age_ms: u64,
+    /// The process that it was made for; 0 when nobody knew.
+    pub process: u32,
+    /// The command that it was made for; may be empty.
+    pub command: String,
+    /// What it is for; may be empty.
+    pub message: String,
+    /// Files, directories and other nodes that it makes, changes or removes.
+    pub nodes: u64,
+    /// Names that it adds, changes or removes.
+    pub names: u64,
+    /// Bytes of new file data, whole pages.
+    pub data_bytes: u64,
+    /// Bytes that it keeps in the volume.
+    pub pinned_bytes: u64,
+    /// Conflicts that are noted; with any it cannot be committed.
+    pub conflicts: u64,
+}
+
+/// The three states that matter when a kept transaction conflicts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeptSide {
+    /// What it began with.
+    Base,
+    /// The same with its changes.
+    #[default]
+    Ours,
+    /// The volume as it is now.
+    Theirs,
+}
+
+/// What a kept transaction is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeptState {
+    /// Its commit fails after a conflict.
+    Kept,
+    /// Its commit is certain to succeed.
+    Prepared,
 }
 
 /// A commit in the volume's history.
@@ -178,6 +361,29 @@ pub struct Logged {
     pub names: u64,
     /// Bytes of new file data, whole pages.
     pub data_bytes: u64,
+    /// Whether it can be undone.
+    #[serde(default)]
+    pub undo: Undoable,
+    /// What is kept for that: old content of files, removed files, and what says what was where.
+    #[serde(default)]
+    pub kept_bytes: u64,
+}
+
+/// Whether a commit in the volume's history can be undone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Undoable {
+    /// No: nothing was kept for that.
+    #[default]
+    No,
+    /// As far as nothing is in the way.
+    Yes,
+    /// No: it was too large.
+    TooLarge,
+    /// No: newer commits needed what the history may keep.
+    Expired,
+    /// No: the volume was full.
+    GaveWay,
 }
 
 /// What cleaning did.

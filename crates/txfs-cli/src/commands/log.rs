@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use txfs_protocol::Logged;
+use txfs_protocol::{Logged, Undoable};
 
 use super::printed;
 use super::tx::current_mount;
@@ -52,7 +52,12 @@ fn print(commits: &[Logged]) -> io::Result<()> {
         let nodes = format::counted(commit.nodes, "node", "nodes");
         let names = format::counted(commit.names, "name", "names");
         let data = format::bytes(commit.data_bytes);
-        let changed = format!("{nodes}, {names}, {data} of data, process {}", commit.process);
+        let undo = match commit.undo {
+            Undoable::Yes => "",
+            Undoable::No | Undoable::TooLarge => ", cannot be undone",
+            Undoable::Expired | Undoable::GaveWay => ", cannot be undone any more",
+        };
+        let changed = format!("{nodes}, {names}, {data} of data, process {}{undo}", commit.process);
         writeln!(out, "          {}", paint.dim(changed))?;
     }
     Ok(())

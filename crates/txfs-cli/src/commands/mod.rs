@@ -3,6 +3,7 @@
 mod cat;
 mod check;
 mod completions;
+mod diff;
 mod gc;
 mod get;
 mod log;
@@ -12,9 +13,11 @@ mod mkfs;
 mod mount;
 mod mount_helper;
 mod put;
+mod snapshot;
 mod stat;
-mod tx;
+pub mod tx;
 mod umount;
+mod undo;
 
 use std::ffi::OsString;
 use std::io;
@@ -60,6 +63,11 @@ pub fn main(arguments: Vec<OsString>) -> u8 {
         Command::Umount(arguments) => umount::run(arguments),
         Command::Tx(arguments) => match arguments.command {
             TxCommand::List(arguments) => tx::list(arguments),
+            TxCommand::Show(arguments) => tx::show(arguments),
+            TxCommand::Diff(arguments) => tx::diff(arguments),
+            TxCommand::Export(arguments) => tx::export_sides(arguments),
+            TxCommand::Commit(arguments) => tx::commit(arguments),
+            TxCommand::Abort(arguments) => tx::abort(arguments),
         },
         Command::Ls(arguments) => ls::run(arguments),
         Command::Cat(arguments) => cat::run(arguments),
@@ -68,6 +76,9 @@ pub fn main(arguments: Vec<OsString>) -> u8 {
         Command::Check(arguments) => check::run(arguments),
         Command::Stat(arguments) => stat::run(arguments),
         Command::Log(arguments) => log::run(arguments),
+        Command::Diff(arguments) => diff::run(arguments),
+        Command::Undo(arguments) => undo::run(arguments),
+        Command::Snapshot(arguments) => snapshot::run(arguments),
         Command::Gc(arguments) => gc::run(arguments),
         Command::Completions(arguments) => completions::run(arguments),
         Command::Man(arguments) => man::run(arguments),

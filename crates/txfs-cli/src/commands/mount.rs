@@ -67,6 +67,15 @@ fn set_option(options: &mut MountOptions, option: &str) -> Result<(), Error> {
         | "diratime" => {}
         "policy=eager" => options.policy = txfs::Policy::Eager,
         "policy=first-committer" => options.policy = txfs::Policy::FirstCommitter,
+        _ if option.starts_with("history=") => {
+            let size = option.trim_start_matches("history=");
+            let size = crate::cli::parse_size(size).map_err(Error::Usage)?;
+            options.history_bytes_max = Some(size);
+        }
+        _ if option.starts_with("snapshot=") => {
+            options.snapshot = option.strip_prefix("snapshot=").map(str::to_owned);
+            options.read_only = true;
+        }
         _ => match option.strip_prefix("threads=") {
             Some(number) => {
                 options.threads =
@@ -77,7 +86,7 @@ fn set_option(options: &mut MountOptions, option: &str) -> Result<(), Error> {
             None => {
                 return Err(Error::Usage(format!(
                     "mount option {option:?} is not known; there are allow_other, ro, rw, suid, nosuid, dev, nodev, \
-                     exec, noexec, noatime, relatime, threads=N, policy=eager and policy=first-committer"
+                     exec, noexec, noatime, relatime, threads=N, history=SIZE, snapshot=NAME, policy=eager and policy=first-committer"
                 )));
             }
         },
@@ -96,6 +105,9 @@ fn serve(arguments: Mount, ready: Option<File>) -> Result<(), Error> {
     let options = mount_options(&arguments)?;
     let volume = absolute(&arguments.volume)?;
     let opened = place::open_unmounted(&volume)?;
+    if let Some(bytes) = options.history_bytes_max {
+        opened.set_history_bytes_max(Some(bytes));
+    }
     let mounted = txfs_fuse::mount(opened, &volume, &arguments.mountpoint, &options)?;
     mounted.terminate_on_signals()?;
     if let Some(mut ready) = ready {

@@ -13,12 +13,13 @@
 
 mod attempt;
 mod control;
+mod keep;
 mod namespace;
 mod outcome;
 mod private_mount;
 mod processes;
 mod prompt;
-mod review;
+pub mod review;
 mod signals;
 pub mod supervisor;
 mod target;
@@ -104,9 +105,9 @@ fn run(arguments: &Run, outcome: &mut Outcome) -> Result<(), Error> {
 
 /// Inside a transaction there is nothing to begin or to commit: the outermost `txfs run` decides.
 fn join(arguments: &Run) -> Result<(), Error> {
-    let option = [(arguments.dry_run, "--dry-run"), (arguments.review, "--review")]
-        .into_iter()
-        .find_map(|(given, name)| given.then_some(name));
+    let keeps = arguments.keep.is_some() || arguments.prepare.is_some();
+    let options = [(arguments.dry_run, "--dry-run"), (arguments.review, "--review"), (keeps, "keeping it")];
+    let option = options.into_iter().find_map(|(given, name)| given.then_some(name));
     if let Some(option) = option {
         return Err(Error::NestedOption { option });
     }
@@ -120,9 +121,10 @@ fn in_transaction(arguments: &Run, target: &Target, outcome: &mut Outcome) -> Re
     let signals = Signals::watch().map_err(|error| Error::run("cannot watch for signals", error))?;
     let mut client = Client::connect(&target.volume)?;
     let retries = retries(arguments)?;
+    let keeping = keep::Keeping::of(arguments, &mut client)?;
     loop {
         outcome.attempts += 1;
-        let begun = client.begin_as(begin(arguments, outcome.attempts > 1))?;
+        let begun = client.begin_as(begin(arguments, &keeping, outcome.attempts > 1))?;
         let ended = attempt::run(target, &begun, &arguments.command, &signals).inspect_err(|_| {
             // Closing the connection would do it too; this way the error comes after the end of the transaction.
             let _ = client.abort();
@@ -200,7 +202,11 @@ fn in_transaction(arguments: &Run, target: &Target, outcome: &mut Outcome) -> Re
                 }
             }
         }
-        let conflict = match client.commit(durability(arguments)).map_err(Error::commit)? {
+        if keeping.instead() {
+            return keeping.keep(arguments, &mut client, outcome);
+        }
+        let or_keep = keeping.on_conflict();
+        let conflict = match client.commit_or_keep(durability(arguments), or_keep).map_err(Error::commit)? {
             CommitOutcome::Committed { sequence } => {
                 outcome.sequence = Some(sequence);
                 outcome.outcome =
@@ -209,6 +215,10 @@ fn in_transaction(arguments: &Run, target: &Target, outcome: &mut Outcome) -> Re
             }
             CommitOutcome::Conflicted(conflict) => conflict,
         };
+        if let Some(name) = keeping.on_conflict() {
+            keep::explain_conflict(arguments, conflict, name, outcome);
+            return Ok(());
+        }
         match conflicted(conflict, "the command succeeded, but conflicts", retries, outcome, &signals) {
             Next::Again => continue,
             Next::End => return Ok(()),
@@ -247,7 +257,7 @@ fn conflicted(
     Next::Again
 }
 
-fn begin(arguments: &Run, retry: bool) -> Request {
+fn begin(arguments: &Run, keeping: &keep::Keeping, retry: bool) -> Request {
     Request::Begin {
         isolation: match arguments.isolation {
             Isolation::Serializable => txfs_protocol::Isolation::Serializable,
@@ -261,6 +271,7 @@ fn begin(arguments: &Run, retry: bool) -> Request {
         }),
         retry,
         recorded: true,
+        late_conflicts: keeping.is_late(),
     }
 }
 
@@ -270,6 +281,9 @@ fn retries(arguments: &Run) -> Result<u32, Error> {
         (Some(OnConflict::Retry), 0) => Ok(RETRIES_UNLESS_SAID),
         (Some(OnConflict::Abort), 1..) => {
             Err(Error::Usage("--on-conflict abort and --retries exclude each other".into()))
+        }
+        (Some(OnConflict::Keep), 1..) => {
+            Err(Error::Usage("--on-conflict keep and --retries exclude each other".into()))
         }
         (_, retries) => Ok(retries),
     }

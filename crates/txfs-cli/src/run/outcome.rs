@@ -22,6 +22,10 @@ pub enum Verdict {
     Aborted,
     /// The command succeeded, but somebody else was first; nothing was changed.
     Conflict,
+    /// The changes are kept under a name, and not there yet.
+    Kept,
+    /// The same, and they are certain to be committed when that is asked for.
+    Prepared,
     /// The review was answered with no; nothing was changed.
     Declined,
     /// `--dry-run`; nothing was changed.
@@ -42,6 +46,9 @@ pub struct Outcome {
     /// The commit's number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sequence: Option<u64>,
+    /// The name under which the changes are kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept: Option<String>,
     /// How many paths the last attempt changed or would have changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changes: Option<u64>,
@@ -72,6 +79,7 @@ impl Outcome {
             outcome: Verdict::Failed,
             exit_code: crate::exit_code::ExitCode::RunFailed as u8,
             sequence: None,
+            kept: None,
             changes: None,
             attempts: 0,
             duration_ms: 0,

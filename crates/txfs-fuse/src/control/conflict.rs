@@ -4,7 +4,8 @@ use super::history::rfc_3339;
 use txfs::ConflictKind as Kind;
 use txfs_protocol::{Access, Conflict, ConflictKind, ConflictReport, Other, OtherState};
 
-pub(super) fn to_report(report: &txfs::ConflictReport) -> ConflictReport {
+/// A conflict report, as a mount's owner sends it.
+pub fn to_report(report: &txfs::ConflictReport) -> ConflictReport {
     ConflictReport {
         conflicts: report.conflicts.iter().map(to_conflict).collect(),
         more: report.more,

@@ -4,9 +4,9 @@
 //! commits (the volume then calls the invalidator, on this thread); then the view ends; then the client hears of it.
 
 use super::conflict::to_report;
-use super::history::logged;
+use super::history::{kept_transaction, logged, named_snapshot, restored};
 use super::{credentials, stat};
-use crate::session::{MountHandle, Shared};
+use crate::session::{MountHandle, Shared, look_at};
 use crate::views::{Beginner, MountView};
 use std::io::BufReader;
 use std::os::unix::net::UnixStream;
@@ -15,8 +15,9 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 use txfs::{Attempts, ChangeKind, CleanOptions, NodeKind, TransactionOptions};
 use txfs_protocol::{
-    Begun, Change, Cleaned, Durability, Isolation, OpenTransaction, PROTOCOL_VERSION, Policy, ProtocolError,
-    Request, Response, TransactionStatus, VIEWS_DIRECTORY, Welcome, mounts, read_frame, write_frame,
+    Begun, Change, Cleaned, Durability, Isolation, KeptSide, OpenTransaction, PROTOCOL_VERSION, PathText,
+    Policy, ProtocolError, Request, Response, SNAPSHOTS_DIRECTORY, TransactionStatus, VIEWS_DIRECTORY,
+    Welcome, mounts, read_frame, write_frame,
 };
 
 /// How much text a label or command line may have.
@@ -82,12 +83,12 @@ impl Connection {
         }
         match request {
             Request::Hello { protocol, command, .. } => self.greet(protocol, command),
-            Request::Begin { isolation, label, command, policy, retry, recorded } => {
-                let options =
-                    TransactionOptions { recorded, ..self.options(isolation, label, command, policy) };
+            Request::Begin { isolation, label, command, policy, retry, recorded, late_conflicts } => {
+                let options = self.options(isolation, label, command, policy);
+                let options = TransactionOptions { recorded, late_conflicts, ..options };
                 self.begin(options, retry)
             }
-            Request::Commit { durability } => self.commit(durability),
+            Request::Commit { durability, or_keep } => self.commit(durability, or_keep.as_deref()),
             Request::Abort => {
                 self.abort();
                 Response::Aborted
@@ -106,6 +107,16 @@ impl Connection {
                     Err(error) => failed(&error),
                 }
             }
+            Request::Undo { sequence } => self.undo(sequence),
+            Request::Diff { after, up_to, start } => {
+                if start == 0 {
+                    match self.shared().filesystem.views.volume().diff(after, up_to) {
+                        Ok(changes) => self.changes = changes.into_iter().map(to_change).collect(),
+                        Err(error) => return failed(&error),
+                    }
+                }
+                self.page_of_changes(start)
+            }
             Request::Sync => match self.shared().filesystem.views.volume().sync() {
                 Ok(()) => Response::Done,
                 Err(error) => failed(&error),
@@ -115,6 +126,85 @@ impl Connection {
                 self.clean(&CleanOptions { segments_max, live_percent_max, give_back, gentle })
             }
             Request::Unmount { lazy } => self.unmount(lazy),
+            Request::Keep { .. }
+            | Request::Kept
+            | Request::CommitKept { .. }
+            | Request::AbortKept { .. }
+            | Request::KeptConflicts { .. }
+            | Request::OpenKept { .. }
+                if !self.is_owner() =>
+            {
+                refuse(
+                    rustix::io::Errno::PERM,
+                    "only the user who mounted the volume and root may keep transactions and use kept ones",
+                )
+            }
+            Request::Keep { name, prepare } => self.keep(&name, prepare),
+            Request::Kept => match self.volume().kept() {
+                Ok(found) => {
+                    Response::Kept { transactions: found.into_iter().map(kept_transaction).collect() }
+                }
+                Err(error) => failed(&error),
+            },
+            Request::CommitKept { name } => match self.volume().commit_kept(&name) {
+                Ok(receipt) => Response::Committed { sequence: receipt.sequence },
+                Err(error) => conflicted(&error),
+            },
+            Request::AbortKept { name } => match self.volume().abort_kept(&name) {
+                Ok(()) => Response::Done,
+                Err(error) => failed(&error),
+            },
+            Request::KeptConflicts { name } => match self.volume().kept_conflicts(&name) {
+                Ok(None) => Response::Done,
+                Ok(Some(report)) => Response::Conflicted(to_report(&report)),
+                Err(error) => failed(&error),
+            },
+            Request::OpenKept { name, side } => self.open_kept(&name, side),
+            Request::Snapshots => match self.volume().snapshots() {
+                Ok(found) => {
+                    Response::Snapshots { snapshots: found.into_iter().map(named_snapshot).collect() }
+                }
+                Err(error) => failed(&error),
+            },
+            Request::CreateSnapshot { .. } | Request::DeleteSnapshot { .. } | Request::Restore { .. }
+                if !self.is_owner() =>
+            {
+                refuse(
+                    rustix::io::Errno::PERM,
+                    "only the user who mounted the volume and root may make, delete and restore snapshots",
+                )
+            }
+            Request::CreateSnapshot { name } => {
+                match self.volume().create_snapshot(&name, txfs::Durability::Durable) {
+                    Ok(made) => Response::Snapshots { snapshots: vec![named_snapshot(made)] },
+                    Err(error) => failed(&error),
+                }
+            }
+            Request::DeleteSnapshot { name } => {
+                self.drop_snapshot(&name);
+                match self.volume().delete_snapshot(&name) {
+                    Ok(()) => Response::Done,
+                    Err(error) => failed(&error),
+                }
+            }
+            Request::Restore { name, paths } => {
+                let paths: Vec<_> = paths.iter().map(PathText::to_path_buf).collect();
+                match self.volume().restore_all(&name, &paths, txfs::Durability::Durable) {
+                    Ok(done) => Response::Restored(restored(done)),
+                    Err(error) => failed(&error),
+                }
+            }
+        }
+    }
+
+    /// The kernel remembers of a named snapshot what nobody uses any more.
+    fn drop_snapshot(&self, name: &str) {
+        let shared = self.shared();
+        let views = &shared.filesystem.views;
+        if views.known_snapshot(name.as_bytes()).is_some() {
+            // Names that a deletion in vain has taken from the kernel come back.
+            look_at(&shared.mountpoint.join(SNAPSHOTS_DIRECTORY).join(name));
+            shared.filesystem.invalidator.drop_snapshot(name.as_bytes());
         }
     }
 
@@ -166,6 +256,7 @@ impl Connection {
             process: Some(self.peer.pid),
             command: Some(command),
             recorded: false,
+            late_conflicts: false,
         }
     }
 
@@ -188,7 +279,44 @@ impl Connection {
             self.attempts = None;
         }
         let attempts = self.attempts.get_or_insert_with(|| filesystem.views.volume().attempts(options));
-        let Some(view) = filesystem.views.open(attempts.begin(), beginner) else {
+        let transaction = attempts.begin();
+        self.show(transaction, beginner)
+    }
+
+    fn undo(&mut self, sequence: u64) -> Response {
+        if self.open.is_some() {
+            return refuse(
+                rustix::io::Errno::BUSY,
+                "this connection has a transaction already; end it first",
+            );
+        }
+        if self.shared().options.read_only {
+            return refuse(rustix::io::Errno::ROFS, "the volume is mounted read-only");
+        }
+        // Whatever it touches, nobody asks the kernel who may.
+        if !self.is_owner() {
+            return refuse(
+                rustix::io::Errno::PERM,
+                "only the user who mounted the volume and root may undo commits",
+            );
+        }
+        let options = self.options(Isolation::default(), String::new(), String::new(), None);
+        self.attempts = None;
+        let beginner = Beginner { command: format!("undo {sequence}"), ..self.peer.clone() };
+        match self.shared().filesystem.views.volume().begin_undo(sequence, options) {
+            Ok(transaction) => self.show(transaction, beginner),
+            Err(txfs::Error::UndoConflict { report, .. }) => Response::Conflicted(to_report(&report)),
+            Err(error) => match error.conflicts() {
+                Some(report) => Response::Conflicted(to_report(report)),
+                None => failed(&error),
+            },
+        }
+    }
+
+    /// Opens the view of the connection's transaction.
+    fn show(&mut self, transaction: txfs::Transaction, beginner: Beginner) -> Response {
+        let filesystem = self.shared().filesystem.clone();
+        let Some(view) = filesystem.views.open(transaction, beginner) else {
             return refuse(rustix::io::Errno::AGAIN, "too many transactions are open; try again later");
         };
         let Some(transaction) = view.transaction() else {
@@ -202,7 +330,58 @@ impl Connection {
         Response::Begun(begun)
     }
 
-    fn commit(&mut self, durability: Durability) -> Response {
+    fn volume(&self) -> &txfs::Volume {
+        self.shared().filesystem.views.volume()
+    }
+
+    /// Ends the connection's transaction by keeping it.
+    fn keep(&mut self, name: &str, prepare: bool) -> Response {
+        let Some(view) = self.open.clone() else { return no_transaction() };
+        let Some(transaction) = view.transaction() else { return no_transaction() };
+        self.shared().filesystem.invalidator.write_back_before_commit(&view);
+        let kept = match prepare {
+            true => transaction.transaction.prepare(name),
+            false => transaction.transaction.keep(name),
+        };
+        if transaction.transaction.is_open() {
+            // It was about the name; another one may do.
+            return kept.map_or_else(|error| failed(&error), |()| Response::Done);
+        }
+        self.end();
+        match kept {
+            Ok(()) => {
+                self.attempts = None;
+                Response::Done
+            }
+            Err(error) => conflicted(&error),
+        }
+    }
+
+    fn open_kept(&mut self, name: &str, side: KeptSide) -> Response {
+        if self.open.is_some() {
+            return refuse(
+                rustix::io::Errno::BUSY,
+                "this connection has a transaction already; end it first",
+            );
+        }
+        let side = match side {
+            KeptSide::Base => txfs::KeptSide::Base,
+            KeptSide::Ours => txfs::KeptSide::Ours,
+            KeptSide::Theirs => txfs::KeptSide::Theirs,
+        };
+        match self.volume().kept_view(name, side) {
+            Ok(transaction) => self.show(transaction, self.peer.clone()),
+            Err(error) => failed(&error),
+        }
+    }
+
+    fn commit(&mut self, durability: Durability, or_keep: Option<&str>) -> Response {
+        if or_keep.is_some() && !self.is_owner() {
+            return refuse(
+                rustix::io::Errno::PERM,
+                "only the user who mounted the volume and root may keep transactions",
+            );
+        }
         let Some(view) = self.open.clone() else { return no_transaction() };
         let Some(transaction) = view.transaction() else { return no_transaction() };
         let durability = match durability {
@@ -211,17 +390,21 @@ impl Connection {
             Durability::Deferred => txfs::Durability::Deferred,
         };
         self.shared().filesystem.invalidator.write_back_before_commit(&view);
-        let committed = transaction.transaction.commit(durability);
+        let committed = match or_keep {
+            Some(name) => transaction.transaction.commit_or_keep(durability, name),
+            None => transaction.transaction.commit(durability),
+        };
+        if transaction.transaction.is_open() {
+            // The name was wrong; another one may do.
+            return committed.map_or_else(|error| failed(&error), |_| no_transaction());
+        }
         self.end();
         match committed {
             Ok(receipt) => {
                 self.attempts = None;
                 Response::Committed { sequence: receipt.sequence }
             }
-            Err(error) => match error.conflicts() {
-                Some(report) => Response::Conflicted(to_report(report)),
-                None => failed(&error),
-            },
+            Err(error) => conflicted(&error),
         }
     }
 
@@ -270,6 +453,10 @@ impl Connection {
                 }
             }
         }
+        self.page_of_changes(start)
+    }
+
+    fn page_of_changes(&self, start: u64) -> Response {
         let mut room = CHANGES_BYTES_MAX;
         let page: Vec<Change> = self
             .changes
@@ -365,11 +552,16 @@ fn no_transaction() -> Response {
     refuse(rustix::io::Errno::INVAL, "no transaction is open on this connection; begin one first")
 }
 
+fn conflicted(error: &txfs::Error) -> Response {
+    error.conflicts().map_or_else(|| failed(error), |report| Response::Conflicted(to_report(report)))
+}
+
 fn failed(error: &txfs::Error) -> Response {
     Response::Error { errno: error.errno(), message: error.to_string() }
 }
 
-fn to_change(change: txfs::Change) -> Change {
+/// A change, as a mount's owner sends it.
+pub fn to_change(change: txfs::Change) -> Change {
     let (kind, from) = match change.kind {
         ChangeKind::Created => (txfs_protocol::ChangeKind::Created, None),
         ChangeKind::Modified => (txfs_protocol::ChangeKind::Modified, None),

@@ -12,7 +12,9 @@ mod credentials;
 mod history;
 mod stat;
 
-pub use history::logged;
+pub use conflict::to_report as conflict_report;
+pub use connection::to_change as change;
+pub use history::{kept_transaction, logged, named_snapshot, restored};
 pub use stat::volume_stat;
 
 use crate::error::MountError;

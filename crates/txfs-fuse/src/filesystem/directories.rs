@@ -3,7 +3,7 @@
 use super::attributes::{absent, to_attr, to_entry};
 use super::{FileSystem, Place};
 use crate::errno::Errno;
-use crate::nodes::{CONTROL_DIRECTORY, NodeId, PROBE_FILE, VIEWS_DIRECTORY};
+use crate::nodes::{CONTROL_DIRECTORY, NodeId, PROBE_FILE, SNAPSHOTS_DIRECTORY, VIEWS_DIRECTORY};
 use crate::views::MountView;
 use crate::wire::abi::{CreateIn, EntryOut, MkdirIn, MknodIn, OpenOut, Rename2In, TransferIn, open};
 use crate::wire::reply::{ReplyBuffer, dirent_bytes, direntplus_bytes};
@@ -16,6 +16,7 @@ use txfs::{DirectoryEntry, Ino, NewNode, NodeKind, ROOT_INO, RenameMode};
 const CONTROL_NAME: &[u8] = b".txfs";
 const VIEWS_NAME: &[u8] = b"tx";
 const PROBE_NAME: &[u8] = b"probe";
+const SNAPSHOTS_NAME: &[u8] = b"snapshots";
 
 const OPEN_EXCLUSIVE: u32 = 0o200;
 const RENAME_NO_REPLACE: u32 = 1;
@@ -66,6 +67,13 @@ impl FileSystem {
                 Ok(to_entry(VIEWS_DIRECTORY, self.mount_node(VIEWS_DIRECTORY)?))
             }
             CONTROL_DIRECTORY if name == PROBE_NAME => Ok(to_entry(PROBE_FILE, self.mount_node(PROBE_FILE)?)),
+            CONTROL_DIRECTORY if name == SNAPSHOTS_NAME => {
+                Ok(to_entry(SNAPSHOTS_DIRECTORY, self.mount_node(SNAPSHOTS_DIRECTORY)?))
+            }
+            SNAPSHOTS_DIRECTORY => {
+                let view = self.views.snapshot(name)?;
+                self.enter(&view, ROOT_INO)
+            }
             // Names of views come and go without the kernel's doing: absence is not cached.
             VIEWS_DIRECTORY => match self.views.named(name) {
                 Some(view) => self.enter(&view, ROOT_INO),

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use txfs::Volume;
 
 fn filesystem(volume: &Volume) -> FileSystem {
-    let views = Arc::new(Views::new(volume.clone()));
+    let views = Arc::new(Views::new(volume.clone(), None));
     let nowhere = std::fs::File::options().read(true).write(true).open("/dev/null").unwrap();
     let device = Arc::new(Device::new(OwnedFd::from(nowhere)));
     let invalidator = Invalidator::new(device, views.clone());

@@ -1,12 +1,25 @@
 //! The command line: every subcommand, its options and its examples. Completions and man pages come from here too.
 
+mod files;
+mod history;
+mod run;
+mod snapshot;
+mod tx;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::builder::styling::{AnsiColor, Styles};
-use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+use clap::{Args, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 
+pub use self::files::{Cat, Get, Ls, Put};
+pub use self::history::{Diff, Log, Undo};
+pub use self::run::{Durability, Isolation, OnConflict, Policy, Run};
+pub use self::snapshot::{
+    Snapshot, SnapshotCommand, SnapshotList, SnapshotMount, SnapshotName, SnapshotRestore,
+};
+pub use self::tx::{Tx, TxCommand, TxEnd, TxExport, TxList, TxLook};
 use crate::exit_code::exit_code_table;
 
 /// `txfs` as clap sees it.
@@ -67,6 +80,9 @@ pub enum Command {
     Check(Check),
     Stat(Stat),
     Log(Log),
+    Snapshot(Snapshot),
+    Diff(Diff),
+    Undo(Undo),
     Gc(Gc),
     Completions(Completions),
     Man(Man),
@@ -127,7 +143,8 @@ pub struct Mount {
     /// Stay in the foreground and log to standard error
     #[arg(short, long)]
     pub foreground: bool,
-    /// Options, separated by commas: allow_other, ro, nosuid, nodev, noexec, noatime, threads=N, policy=eager ...
+    /// Options, separated by commas: allow_other, ro, nosuid, nodev, noexec, noatime, threads=N, policy=eager,
+    /// history=SIZE (what `txfs undo` may need later) ...
     #[arg(short, value_name = "OPTIONS", value_delimiter = ',')]
     pub options: Vec<String>,
     /// Let other users use the mount (their permissions are checked)
@@ -152,223 +169,6 @@ pub struct Umount {
     /// Detach at once, although somebody is using it; return without waiting
     #[arg(short, long)]
     pub lazy: bool,
-}
-
-/// Run a command as one transaction: exit 0 commits it, anything else leaves no trace
-///
-/// The command and all it starts see the mount as it was at the start plus their own changes; nobody else sees these
-/// before the commit. Processes that it leaves behind are ended before the commit. A `txfs run` inside a transaction
-/// joins it.
-#[derive(Debug, Args)]
-#[command(
-    override_usage = "txfs run [OPTIONS] -- CMD [ARGS]...",
-    after_help = "\
-Examples:
-  txfs run -- make install
-  txfs run --mount ~/files -m 'nightly import' -- ./import.sh
-  txfs run --dry-run -- ./cleanup.sh             what would it change?
-  txfs run --review -- sed -i s/old/new/ *.conf  look at the diff, then decide
-  txfs run --retries 5 -- ./count.sh             again when it conflicts
-  txfs run --on-conflict retry -- ./import.sh    again and again; the oldest wins in the end
-  txfs run --isolation snapshot -- ./report.sh   what it only read may change meanwhile
-  txfs run --policy eager -- ./long.sh           fail at the write that somebody else was first with
-  txfs run --volume ~/volume --at /mnt -- git -C /mnt gc   a private mount
-
-Exit codes: the command's own, and
-   75  it conflicts with another transaction (after all retries); where that was found out while the command ran,
-       its next operation on the mount has failed with ECANCELED
-  125  txfs itself failed, or the review was declined
-  126  the command could not be executed
-  127  the command was not found
-128+N  it was ended by signal N
-Only after 0 is anything changed.
-
---json writes one line of JSON when all is done, to FILE, or to standard error as its last line, because standard
-output belongs to the command: outcome (committed, unchanged, aborted, conflict, declined, dry-run, failed, unknown),
-exit_code, sequence, changes, attempts, duration_ms, conflicts (each with kind, access, path and other: state, the commit,
-its time, process and command), more_conflicts, error."
-)]
-pub struct Run {
-    /// The TxFS mount to use; by default the one that holds the current directory
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with = "volume")]
-    pub mount: Option<PathBuf>,
-    /// Mount this volume privately while the command runs
-    #[arg(long, value_hint = ValueHint::DirPath, requires = "at")]
-    pub volume: Option<PathBuf>,
-    /// Where to mount --volume; only the command sees it
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, requires = "volume")]
-    pub at: Option<PathBuf>,
-    /// Print what would change and abort
-    #[arg(long, conflicts_with = "review")]
-    pub dry_run: bool,
-    /// Show the changes as a diff and ask before the commit
-    #[arg(long)]
-    pub review: bool,
-    /// Run the command again, up to N times, when it conflicts
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub retries: u32,
-    /// What to do about a conflict; by default abort, or with --retries retry
-    #[arg(long, value_enum)]
-    pub on_conflict: Option<OnConflict>,
-    /// What a conflict is
-    #[arg(long, value_enum, default_value_t)]
-    pub isolation: Isolation,
-    /// When it is one; by default as the volume was mounted
-    #[arg(long, value_enum)]
-    pub policy: Option<Policy>,
-    /// When the commit is safe from a power cut
-    #[arg(long, value_enum, default_value_t)]
-    pub durability: Durability,
-    /// Write the outcome as JSON to FILE, or to standard error as its last line
-    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, value_hint = ValueHint::FilePath)]
-    pub json: Option<Option<PathBuf>>,
-    /// What `txfs tx list` calls the transaction; by default the command
-    #[arg(short, long, value_name = "TEXT")]
-    pub message: Option<String>,
-    /// The command and its arguments
-    #[arg(required = true, trailing_var_arg = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments)]
-    pub command: Vec<OsString>,
-}
-
-/// Isolation levels of DESIGN.md §2.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Isolation {
-    /// What was read must not have changed either
-    #[default]
-    Serializable,
-    /// Only writes are compared
-    Snapshot,
-}
-
-/// When a conflict between two transactions is one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Policy {
-    /// The first to commit wins
-    FirstCommitter,
-    /// Of two eager transactions the first to write wins
-    Eager,
-}
-
-/// What is done about a conflict.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum OnConflict {
-    /// Change nothing, exit with 75
-    Abort,
-    /// Run the command again, --retries times or 10 times
-    Retry,
-}
-
-/// Durability classes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Durability {
-    /// On the device when the command returns
-    #[default]
-    Durable,
-    /// Soon, in commit order
-    Ordered,
-    /// May be held back a little longer
-    Deferred,
-}
-
-/// Look at open transactions
-#[derive(Debug, Args)]
-#[command(arg_required_else_help = true)]
-pub struct Tx {
-    #[command(subcommand)]
-    pub command: TxCommand,
-}
-
-#[derive(Debug, Subcommand)]
-pub enum TxCommand {
-    List(TxList),
-}
-
-/// List the open transactions of a mount
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  txfs tx list
-  txfs tx list ~/files --json")]
-pub struct TxList {
-    /// The mount or its volume; by default the mount that holds the current directory
-    #[arg(value_name = "MOUNT|VOLUME", value_hint = ValueHint::DirPath)]
-    pub target: Option<PathBuf>,
-    /// As JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// List files in a volume, mounted or not
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  txfs ls ~/volume
-  txfs ls -l ~/volume:/etc
-  txfs ls -R --json ~/volume:src
-
-A volume whose path has a colon in it is named as ./a:b/: (the last colon that follows an existing directory counts).")]
-pub struct Ls {
-    /// The volume, and a path in it
-    #[arg(value_name = "VOLUME[:PATH]", value_hint = ValueHint::DirPath)]
-    pub place: OsString,
-    /// Modes, owners, sizes and times as well
-    #[arg(short)]
-    pub long: bool,
-    /// Directories below as well
-    #[arg(short = 'R', long)]
-    pub recursive: bool,
-    /// As JSON, one object for each entry
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// Print files of a volume, mounted or not
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  txfs cat ~/volume:/etc/motd
-  txfs cat ~/volume:a ~/volume:b > both")]
-pub struct Cat {
-    /// Volume and path of each file
-    #[arg(value_name = "VOLUME:PATH", required = true, value_hint = ValueHint::AnyPath)]
-    pub places: Vec<OsString>,
-}
-
-/// Import files and directories in one transaction
-///
-/// As `cp -a`: modes, times, symbolic links, hard links among the sources, extended attributes and holes are kept, and
-/// owners too for root. Where PATH is a directory, or ends in /, or there are several sources, they go into it; else
-/// the source gets that name.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  txfs put ~/project ~/volume:/              as /project
-  txfs put ~/project/. ~/volume:/            its contents
-  txfs put a.txt b.txt ~/volume:/notes/")]
-pub struct Put {
-    /// What to import, and the volume and path to put it at
-    #[arg(value_name = "SOURCE", required = true, value_hint = ValueHint::AnyPath)]
-    pub sources: Vec<PathBuf>,
-    /// The volume and a path in it
-    #[arg(value_name = "VOLUME:PATH", value_hint = ValueHint::AnyPath)]
-    pub destination: OsString,
-}
-
-/// Export a file or a directory
-///
-/// As `cp -a`: modes, times, symbolic links, hard links, extended attributes and holes are kept, and owners for root.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  txfs get ~/volume:/project ./copy
-  txfs get ~/volume:/etc/motd .")]
-pub struct Get {
-    /// The volume and a path in it
-    #[arg(value_name = "VOLUME:PATH", value_hint = ValueHint::AnyPath)]
-    pub source: OsString,
-    /// Where to put it; into it, where it is a directory
-    #[arg(value_name = "DEST", value_hint = ValueHint::AnyPath)]
-    pub destination: PathBuf,
 }
 
 /// Check a volume that is not mounted: structure, link counts, checksums of every byte
@@ -424,31 +224,6 @@ pub struct Stat {
     pub json: bool,
 }
 
-/// Show the commits of `txfs run`, newest first
-///
-/// Each commit of `txfs run` leaves a line: its number, when and by which command it was made, what its -m says, and how much
-/// it changed. The volume keeps the last 1000 of them.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  txfs log
-  txfs log -n 5 ~/volume
-  txfs log --json ~/files       a mount does as well")]
-pub struct Log {
-    /// The volume, or its mount; by default the mount that holds the current directory
-    #[arg(value_name = "VOLUME|MOUNT", value_hint = ValueHint::DirPath)]
-    pub target: Option<PathBuf>,
-    /// How many commits to show
-    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 20)]
-    pub count: u64,
-    /// Only commits before the one with this number
-    #[arg(long, value_name = "NUMBER")]
-    pub before: Option<u64>,
-    /// As JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
 /// Print a shell's completion script
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -495,7 +270,7 @@ pub struct Daemon {
 }
 
 /// `8M`, `512K`, `1G`, or bytes.
-fn parse_size(text: &str) -> Result<u64, String> {
+pub fn parse_size(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let digits_end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let number: u64 =
