@@ -1,11 +1,12 @@
 //! Processes on a mount, in transactions and outside, write down what they see of each other; the checker of histories
 //! says whether they were isolated. What it is and how it is tested itself: docs/TESTING.md.
 
+use std::collections::HashMap;
 use std::process::Command;
 
 use txfs_e2e::{Background, Fixture, Mounted, contents, monotonic};
-use txfs_sim::histories::layout::Counts;
-use txfs_sim::history::{Class, History, Level, Report, check, text};
+use txfs_sim::histories::layout::{self, Counts};
+use txfs_sim::history::{Action, Class, History, Item, Kind, Level, Record, Report, check, text};
 
 /// Processes that run transactions, and those that do not.
 const IN_TRANSACTIONS: u32 = 4;
@@ -47,7 +48,34 @@ fn history(isolation: &str) -> History {
         let lines = contents(fixture.outside(&number.to_string()));
         records.extend(text::decode_all(&lines).expect("lines of a history").records);
     }
+    end_with_the_writes_that_they_see(&mut records);
     History { records }
+}
+
+/// The kernel puts what a call writes outside of transactions into its page cache before it sends it, so another such
+/// call may read a page of a write that has not happened yet for anybody else. What such a reader has seen is only true for all
+/// when that write has returned; so only then it counts as over (docs/SEMANTICS.md, "Not supported").
+fn end_with_the_writes_that_they_see(records: &mut [Record]) {
+    let is_page = |item: &Item| item.kind == Kind::Page;
+    let mut returned = HashMap::new();
+    for record in records.iter().filter(|record| record.process >= layout::OUTSIDE) {
+        for action in &record.actions {
+            if let Action::Write(item, value) = action
+                && is_page(item)
+            {
+                returned.insert((*item, *value), record.ended);
+            }
+        }
+    }
+    for record in records.iter_mut().filter(|record| record.process >= layout::OUTSIDE) {
+        for action in &record.actions {
+            if let Action::Read(item, value) = action
+                && let Some(&at) = returned.get(&(*item, *value))
+            {
+                record.ended = record.ended.max(at);
+            }
+        }
+    }
 }
 
 #[track_caller]

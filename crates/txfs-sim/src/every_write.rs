@@ -43,9 +43,9 @@ impl Player<'_> {
                 }
                 None => false,
             },
-            Action::Begin { slot, serializable } => {
+            Action::Begin { slot, serializable, recorded } => {
                 let isolation = if *serializable { Isolation::Serializable } else { Isolation::Snapshot };
-                let options = TransactionOptions { isolation, ..TransactionOptions::default() };
+                let options = TransactionOptions { isolation, recorded: *recorded, ..Default::default() };
                 self.slots[*slot] = Some(volume.begin_with(options));
                 self.savepoints[*slot].clear();
                 true
@@ -76,6 +76,18 @@ impl Player<'_> {
                 self.slots[*slot] = None;
                 true
             }
+            Action::Keep { slot, name, prepared } => {
+                self.slots[*slot].take().is_some_and(|transaction| match prepared {
+                    true => transaction.prepare(name).is_ok(),
+                    false => transaction.keep(name).is_ok(),
+                })
+            }
+            Action::CommitKept { name } => volume.commit_kept(name).is_ok(),
+            Action::AbortKept { name } => volume.abort_kept(name).is_ok(),
+            Action::CreateSnapshot { name, durability } => {
+                volume.create_snapshot(name, durability.of_volume()).is_ok()
+            }
+            Action::DeleteSnapshot { name } => volume.delete_snapshot(name).is_ok(),
             Action::Sync => volume.sync().is_ok(),
             Action::Checkpoint => volume.checkpoint().is_ok(),
             Action::Clean { segments_max } => {
@@ -89,6 +101,7 @@ impl Player<'_> {
                 self.volume = verify::open(self.disk, self.profile).ok();
                 closed && self.volume.is_some()
             }
+            Action::Undo { sequence, .. } => volume.undo(*sequence, txfs::Durability::Durable).is_ok(),
             Action::Retain { ino } => {
                 // A node that is gone by now is no failure.
                 !volume.retain(*ino).is_err_and(|error| !matches!(error, txfs::Error::Stale { .. }))
@@ -150,7 +163,14 @@ fn run_cut(runner: &mut Runner, log: &[Logged], history: &History, step: u64) ->
         // An acknowledgement counts even when the power went in the same action.
         let promises = matches!(
             logged.action,
-            Action::Commit { durability: Durability::Durable, .. } | Action::Sync | Action::Reopen
+            Action::Commit { durability: Durability::Durable, .. }
+                | Action::Keep { .. }
+                | Action::CommitKept { .. }
+                | Action::AbortKept { .. }
+                | Action::CreateSnapshot { durability: Durability::Durable, .. }
+                | Action::DeleteSnapshot { .. }
+                | Action::Sync
+                | Action::Reopen
         );
         if acknowledged && promises {
             oldest = logged.durable;
@@ -175,7 +195,7 @@ fn run_cut(runner: &mut Runner, log: &[Logged], history: &History, step: u64) ->
             runner.violation(place.clone(), format!("the recovered volume does not open: {error}"))
         })?;
         runner.report.recoveries += 1;
-        verify::compare(&volume.base(), history, oldest, newest)
+        verify::compare(&volume, history, oldest, newest)
             .map_err(|what| runner.violation(place.clone(), what))?;
         verify::check(&image, &volume).map_err(|what| runner.violation(place.clone(), what))?;
         verify::kill(&image, volume);

@@ -3,7 +3,7 @@
 //! What must hold: an error is reported, nothing that was acknowledged is lost, no read returns wrong data, nothing
 //! panics, and a volume without space is as it was and works again when there is some.
 
-use txfs::{View, Volume};
+use txfs::Volume;
 use txfs_disk::sim::{Fault, SimulatedDisk};
 
 use crate::dump::DumpEntry;
@@ -151,7 +151,7 @@ fn trace(runner: &Runner, text: impl FnOnce() -> String) {
 /// The volume still shows the state before or after the failed action.
 fn check_live(runner: &Runner, session: &Session, faulted: Option<&Faulted>) -> Verdict {
     let newest = session.history.newest();
-    let result = matches_with(&session.volume().base(), &session.history, faulted, newest);
+    let result = matches_with(session.volume(), &session.history, faulted, newest);
     result.map_err(|what| session.fail(runner, format!("after a failure, while the volume is open: {what}")))
 }
 
@@ -168,7 +168,7 @@ fn check_image(
         .map_err(|error| session.fail(runner, format!("{when}, the volume does not open: {error}")))?;
     runner.report.recoveries += 1;
     let oldest = session.history.durable();
-    matches_with(&volume.base(), &session.history, faulted, oldest)
+    matches_with(&volume, &session.history, faulted, oldest)
         .map_err(|what| session.fail(runner, format!("{when}: {what}")))?;
     verify::check(image, &volume).map_err(|what| session.fail(runner, format!("{when}: {what}")))?;
     verify::kill(image, volume);
@@ -177,12 +177,12 @@ fn check_image(
 
 /// As [`verify::compare`]; the state after the failed action will do as well.
 fn matches_with(
-    view: &dyn View,
+    volume: &Volume,
     history: &History,
     faulted: Option<&Faulted>,
     oldest: usize,
 ) -> Result<(), String> {
-    let problem = match compare(view, history, oldest) {
+    let problem = match compare(volume, history, oldest) {
         Ok(()) => return Ok(()),
         Err(problem) => problem,
     };
@@ -195,7 +195,11 @@ fn matches_with(
                 | Operation::MakeDirectory { parent, name, .. }
                 | Operation::MakeSymlink { parent, name, .. }
                 | Operation::MakeFifo { parent, name, .. } => {
-                    volume::run(view, &Operation::Lookup { parent: *parent, name: name.clone() }).0
+                    crate::volume::run(
+                        &volume.base(),
+                        &Operation::Lookup { parent: *parent, name: name.clone() },
+                    )
+                    .0
                 }
                 _ => crate::operation::Outcome::Done,
             };
@@ -203,20 +207,23 @@ fn matches_with(
         }
         Some(Faulted::Commit(transaction)) => {
             // One that should have conflicted cannot be there.
-            let _ = after.commit(transaction.clone(), 0);
+            let _ = after.commit(transaction.clone(), 0, 0);
+        }
+        Some(Faulted::Undo(commit)) => {
+            let _ = after.undone(*commit, 0, 0);
         }
         Some(Faulted::Nothing) | None => return Err(problem),
     }
-    compare(view, &after, after.newest()).map_err(|second| format!("{problem}\nand {second}"))
+    compare(volume, &after, after.newest()).map_err(|second| format!("{problem}\nand {second}"))
 }
 
 /// As [`verify::compare`] with all states from `oldest` on. What a failed write or flush took away may be missing, if the
 /// volume says so: then all the rest must be that of the newest state.
-fn compare(view: &dyn View, history: &History, oldest: usize) -> Result<(), String> {
+fn compare(volume: &Volume, history: &History, oldest: usize) -> Result<(), String> {
     let newest = history.newest();
-    let (found, unreadable) = volume::dump(view);
+    let (found, unreadable) = crate::volume::dump(&volume.base());
     if unreadable.is_empty() || unreadable.iter().any(|unreadable| !unreadable.lost) {
-        return verify::compare(view, history, oldest, newest).map(|_| ());
+        return verify::compare(volume, history, oldest, newest).map(|_| ());
     }
     let mut expected = history.commits()[newest].tree.dump();
     expected.entries.retain(|entry| unreadable.iter().all(|unreadable| unreadable.path != entry.path));
@@ -236,7 +243,7 @@ fn read_errors(runner: &mut Runner, session: &mut Session, random: &mut fastrand
         if let Some(faulted) = session.faulted.take() {
             check_live(runner, session, Some(&faulted))?;
             // The state after the failed action would be a change nobody acknowledged.
-            if matches!(faulted, Faulted::Operation(_) | Faulted::Commit(_)) {
+            if matches!(faulted, Faulted::Operation(_) | Faulted::Commit(_) | Faulted::Undo(_)) {
                 check_live(runner, session, None)?;
             }
         }

@@ -8,13 +8,13 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use txfs::{Clock, OpenOptions, Timestamp, View, Volume};
+use txfs::{Clock, OpenOptions, Timestamp, Volume};
 use txfs_disk::sim::SimulatedDisk;
 use txfs_engine::Engine;
 
 use crate::generator::Profile;
 use crate::hash::mix;
-use crate::model::History;
+use crate::model::{History, kept, named};
 use crate::volume;
 
 /// A clock that moves on by itself, the same in every run.
@@ -35,6 +35,7 @@ pub fn open_options(profile: &Profile) -> OpenOptions {
         checkpoint_distance_bytes: profile.checkpoint_distance_bytes,
         checkpoint_change_bytes: 0,
         transaction_memory_bytes: profile.transaction_memory_bytes,
+        history_bytes_max: profile.history_bytes_max,
         ..OpenOptions::default()
     }
 }
@@ -53,8 +54,8 @@ pub fn kill(disk: &SimulatedDisk, volume: Volume) {
 
 /// Compares a volume's present state with the commits from `oldest` to `newest`; gives the index of the one that it
 /// equals.
-pub fn compare(view: &dyn View, history: &History, oldest: usize, newest: usize) -> Result<usize, String> {
-    let (found, unreadable) = volume::dump(view);
+pub fn compare(volume: &Volume, history: &History, oldest: usize, newest: usize) -> Result<usize, String> {
+    let (found, unreadable) = volume::dump(&volume.base());
     if let Some(first) = unreadable.first() {
         return Err(format!(
             "cannot read {} ({} more): {}",
@@ -63,7 +64,9 @@ pub fn compare(view: &dyn View, history: &History, oldest: usize, newest: usize)
             first.message
         ));
     }
-    let digest = found.digest();
+    let seen = crate::session::keep::seen(volume)?;
+    let snapshots = crate::session::named::seen(volume)?;
+    let digest = named::state_digest(kept::state_digest(found.digest(), kept::digest(&seen)), &snapshots);
     if let Some(index) = history.find(digest, oldest, newest) {
         return Ok(index);
     }
@@ -81,6 +84,9 @@ pub fn compare(view: &dyn View, history: &History, oldest: usize, newest: usize)
             let step = commit.step;
             text.push_str(&format!("against commit {index} (made at action {step}):\n  {difference}\n"));
         }
+        let names: Vec<_> = commit.kept.iter().map(|k| (&k.name, k.prepared, k.conflicted)).collect();
+        text.push_str(&format!("kept transactions: {seen:?}, with commit {index} {names:?}\n"));
+        text.push_str(&format!("snapshots: {snapshots:x?}, with commit {index} {:x?}\n", commit.named));
         if oldest == newest {
             break;
         }

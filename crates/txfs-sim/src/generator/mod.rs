@@ -30,7 +30,7 @@ pub enum Action {
     /// An operation outside transactions.
     Base(Operation),
     /// Opens a transaction in a slot.
-    Begin { slot: usize, serializable: bool },
+    Begin { slot: usize, serializable: bool, recorded: bool },
     /// An operation in a transaction.
     Inside { slot: usize, operation: Operation },
     /// Marks a moment of a transaction.
@@ -41,6 +41,16 @@ pub enum Action {
     Commit { slot: usize, durability: Durability },
     /// Drops a transaction.
     Abort { slot: usize },
+    /// Ends a transaction by keeping or preparing it under a name.
+    Keep { slot: usize, name: String, prepared: bool },
+    /// Commits a kept transaction.
+    CommitKept { name: String },
+    /// Drops a kept transaction.
+    AbortKept { name: String },
+    /// Makes a named snapshot.
+    CreateSnapshot { name: String, durability: Durability },
+    /// Deletes one.
+    DeleteSnapshot { name: String },
     /// Makes everything durable.
     Sync,
     /// Writes the index and lets the log before it go.
@@ -51,6 +61,8 @@ pub enum Action {
     WritePending,
     /// Closes the volume in good order and opens it again.
     Reopen,
+    /// Undoes the commit at an index of the model's history, which the volume knows by another number.
+    Undo { commit: usize, sequence: u64 },
     /// The kernel takes a reference to an inode.
     Retain { ino: Ino },
     /// The kernel drops its reference.
@@ -63,6 +75,23 @@ pub struct Generator {
     random: Rng,
     profile: &'static Profile,
 }
+
+/// Names of snapshots.
+const SNAPSHOT_NAMES: [&str; 3] = ["red", "green", "blue"];
+
+impl Durability {
+    /// The same in the words of the volume.
+    pub(crate) fn of_volume(self) -> txfs::Durability {
+        match self {
+            Durability::Durable => txfs::Durability::Durable,
+            Durability::Ordered => txfs::Durability::Ordered,
+            Durability::Deferred => txfs::Durability::Deferred,
+        }
+    }
+}
+
+/// Names of kept transactions.
+const KEPT_NAMES: [&str; 3] = ["one", "two", "three"];
 
 /// Savepoints of one transaction.
 const SAVEPOINTS_MAX: usize = 4;
@@ -83,6 +112,14 @@ impl Generator {
     /// A generator whose choices depend on `seed` and on what it is shown only.
     pub fn new(seed: u64, profile: &'static Profile) -> Self {
         Generator { random: Rng::with_seed(seed), profile }
+    }
+
+    fn durability(&mut self) -> Durability {
+        match weighted(&mut self.random, &self.profile.durability_weights) {
+            0 => Durability::Durable,
+            1 => Durability::Ordered,
+            _ => Durability::Deferred,
+        }
     }
 
     fn filled_slot(&mut self, slots: &[Option<ModelTransaction>]) -> Option<usize> {
@@ -113,7 +150,10 @@ impl Generator {
             }
             1 => {
                 let slot = slots.iter().take(self.profile.transactions_max).position(Option::is_none)?;
-                Action::Begin { slot, serializable: self.random.u32(0..4) > 0 }
+                let serializable = self.random.u32(0..4) > 0;
+                let percent = self.profile.recorded_percent;
+                let recorded = percent > 0 && self.random.u32(0..100) < percent;
+                Action::Begin { slot, serializable, recorded }
             }
             2 => {
                 let slot = self.filled_slot(slots)?;
@@ -126,11 +166,7 @@ impl Generator {
             }
             3 => {
                 let slot = self.filled_slot(slots)?;
-                let durability = match weighted(&mut self.random, &self.profile.durability_weights) {
-                    0 => Durability::Durable,
-                    1 => Durability::Ordered,
-                    _ => Durability::Deferred,
-                };
+                let durability = self.durability();
                 Action::Commit { slot, durability }
             }
             4 => Action::Abort { slot: self.filled_slot(slots)? },
@@ -149,7 +185,30 @@ impl Generator {
                 let savepoint = self.random.choice(0..slots[slot].as_ref()?.savepoints())?;
                 Action::RollBack { slot, savepoint }
             }
-            _ => Action::Clean { segments_max: self.random.u64(1..4) },
+            13 => Action::Clean { segments_max: self.random.u64(1..4) },
+            14 => {
+                let slot = self.filled_slot(slots)?;
+                let name = self
+                    .random
+                    .choice(KEPT_NAMES)
+                    .filter(|name| history.kept().iter().all(|kept| kept.name != *name))?;
+                Action::Keep { slot, name: name.to_owned(), prepared: self.random.bool() }
+            }
+            15 => Action::CommitKept { name: self.random.choice(history.kept())?.name.clone() },
+            16 => Action::AbortKept { name: self.random.choice(history.kept())?.name.clone() },
+            18 => {
+                let name = self.random.choice(SNAPSHOT_NAMES)?;
+                let free = !history.named().contains_key(name);
+                free.then(|| Action::CreateSnapshot { name: name.to_owned(), durability: self.durability() })?
+            }
+            19 => Action::DeleteSnapshot { name: self.random.choice(history.named().keys())?.clone() },
+            _ => {
+                let recorded = history.recorded();
+                // The last ones more often than those of long ago.
+                let back = self.random.usize(0..=recorded.len()).min(self.random.usize(0..=recorded.len()));
+                let commit = *recorded.iter().rev().nth(back)?;
+                Action::Undo { commit, sequence: history.commits()[commit].recorded? }
+            }
         };
         Some(action)
     }

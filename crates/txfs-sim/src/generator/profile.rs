@@ -51,6 +51,16 @@ pub struct Profile {
     pub segments_max: Option<u64>,
     /// Cleanings.
     pub clean_weight: u32,
+    /// Transactions that are kept or prepared, and ends of those.
+    pub keep_weight: u32,
+    /// Named snapshots.
+    pub snapshot_weight: u32,
+    /// Share of transactions that the volume is asked to record, out of 100.
+    pub recorded_percent: u32,
+    /// Commits undone.
+    pub undo_weight: u32,
+    /// What the volume's history may keep, in bytes, where it is not the volume's own choice.
+    pub history_bytes_max: Option<u64>,
 }
 
 impl Profile {
@@ -60,7 +70,7 @@ impl Profile {
     }
 
     /// In the order of [`super::Action`].
-    pub(super) fn action_weights(&self) -> [u32; 14] {
+    pub(super) fn action_weights(&self) -> [u32; 20] {
         [
             self.base_weight,
             self.commit_weight + 4,
@@ -76,6 +86,12 @@ impl Profile {
             2,
             2,
             self.clean_weight,
+            self.keep_weight,
+            self.keep_weight * 2 / 3,
+            self.keep_weight / 6,
+            self.undo_weight,
+            self.snapshot_weight,
+            self.snapshot_weight / 2,
         ]
     }
 }
@@ -107,13 +123,18 @@ const SMALL: Profile = Profile {
     capacity_bytes: None,
     segments_max: None,
     clean_weight: 2,
+    keep_weight: 0,
+    snapshot_weight: 0,
+    recorded_percent: 0,
+    undo_weight: 0,
+    history_bytes_max: None,
 };
 
 /// Kinds that a campaign goes round by itself; the others, which come last, run when they are named.
-pub const PROFILES_IN_TURN: usize = 12;
+pub const PROFILES_IN_TURN: usize = 19;
 
 /// All kinds.
-pub static PROFILES: [Profile; 12] = [
+pub static PROFILES: [Profile; 19] = [
     SMALL,
     Profile {
         name: "many-commits",
@@ -253,6 +274,104 @@ pub static PROFILES: [Profile; 12] = [
         data_percent: 85,
         look_percent: 5,
         segments_max: Some(9),
+        clean_weight: 3,
+        ..SMALL
+    },
+    // Transactions are kept and prepared, across crashes, among others that touch the same.
+    Profile {
+        name: "kept",
+        steps: 140,
+        inodes_max: 16,
+        base_weight: 30,
+        inside_weight: 50,
+        keep_weight: 9,
+        clean_weight: 3,
+        transaction_memory_bytes: 16 << 10,
+        ..SMALL
+    },
+    // The same in a volume that runs full meanwhile.
+    Profile {
+        name: "kept-full",
+        steps: 140,
+        write_bytes_max: 100 * KIB,
+        file_bytes_max: 300 * KIB,
+        inodes_max: 16,
+        transaction_memory_bytes: 64 << 10,
+        checkpoint_distance_bytes: 512 * KIB,
+        data_percent: 65,
+        look_percent: 5,
+        segments_max: Some(10),
+        keep_weight: 9,
+        clean_weight: 3,
+        ..SMALL
+    },
+    // Much is recorded, and undone soon after or much later.
+    Profile {
+        name: "undo",
+        steps: 130,
+        inodes_max: 20,
+        recorded_percent: 75,
+        undo_weight: 14,
+        reopen_weight: 3,
+        ..SMALL
+    },
+    // Large changes, cleaned and undone, of which little is kept.
+    Profile {
+        name: "undo-large",
+        steps: 110,
+        write_bytes_max: 70 * KIB,
+        file_bytes_max: 200 * KIB,
+        inodes_max: 14,
+        transaction_memory_bytes: 48 << 10,
+        data_percent: 70,
+        clean_weight: 5,
+        checkpoint_weight: 4,
+        recorded_percent: 80,
+        undo_weight: 12,
+        history_bytes_max: Some(400 * KIB),
+        ..SMALL
+    },
+    // So little space that what is kept has to go again and again.
+    Profile {
+        name: "undo-full",
+        steps: 150,
+        write_bytes_max: 80 * KIB,
+        file_bytes_max: 240 * KIB,
+        inodes_max: 16,
+        transaction_memory_bytes: 96 << 10,
+        data_percent: 75,
+        look_percent: 5,
+        segments_max: Some(10),
+        clean_weight: 3,
+        recorded_percent: 70,
+        undo_weight: 8,
+        history_bytes_max: Some(64 << 20),
+        ..SMALL
+    },
+    // Named snapshots of what is changed, cleaned and moved about, and removed in any order.
+    Profile {
+        name: "snapshots",
+        steps: 120,
+        inodes_max: 20,
+        snapshot_weight: 7,
+        clean_weight: 4,
+        checkpoint_weight: 3,
+        transaction_memory_bytes: 24 << 10,
+        ..SMALL
+    },
+    // The same in a volume that runs full meanwhile, with commits of many names.
+    Profile {
+        name: "snapshots-full",
+        steps: 120,
+        write_bytes_max: 100 * KIB,
+        file_bytes_max: 300 * KIB,
+        inodes_max: 16,
+        transaction_memory_bytes: 64 << 10,
+        checkpoint_distance_bytes: 512 * KIB,
+        data_percent: 65,
+        look_percent: 5,
+        segments_max: Some(10),
+        snapshot_weight: 6,
         clean_weight: 3,
         ..SMALL
     },

@@ -19,6 +19,8 @@ pub enum Group {
     Parent,
     /// That an inode keeps at least one name.
     Links,
+    /// That a name of an inode that is no directory went.
+    LostName,
     /// One extended attribute; `None` is the list of them.
     Xattr(Option<Name>),
 }
@@ -106,6 +108,9 @@ impl Footprint {
         let Some(node) = before.node(ino) else { return };
         let directory = node.kind() == Kind::Directory;
         self.reads_inode(ino);
+        if !directory {
+            self.writes.push(attribute(ino, Group::LostName));
+        }
         if directory || node.nlink <= 1 {
             self.writes.push(attribute(ino, Group::Exists));
             self.reads.push(attribute(ino, Group::Links));

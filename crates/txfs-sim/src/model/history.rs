@@ -4,12 +4,14 @@
 //! same when its operations are run again on the current state (that is what serializable says); a refusal must be
 //! due to something that a commit since the snapshot wrote.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::footprint::Footprint;
+use super::footprint::{Footprint, Group, Touch};
+use super::kept::{self, ModelKept};
 use super::lost_update::changed_by_both;
 use super::tree::Tree;
+use super::{named, undo};
 use crate::compare::{grew_by_zeros, still_holds};
 use crate::operation::{Ino, Name, Operation, Outcome};
 
@@ -20,10 +22,16 @@ pub struct Committed {
     pub tree: Arc<Tree>,
     /// Digest of the state's dump.
     pub digest: u64,
+    /// Kept and prepared transactions, by name.
+    pub kept: Arc<Vec<ModelKept>>,
+    /// Named snapshots, and digests of the trees that they show.
+    pub named: Arc<BTreeMap<String, u64>>,
     /// What it touched.
     pub footprint: Arc<Footprint>,
     /// The step of the scenario that made it.
     pub step: usize,
+    /// Its number in the volume, if the volume was asked to record it.
+    pub recorded: Option<u64>,
 }
 
 /// A transaction as the model sees it.
@@ -38,6 +46,8 @@ pub struct ModelTransaction {
     footprint: Footprint,
     /// Its reads are validated, too.
     serializable: bool,
+    /// The volume is asked to record its commit.
+    recorded: bool,
     /// Names that it has changed.
     touched: BTreeSet<(Ino, Name)>,
     /// Its view, and how much it had done, at each of its savepoints.
@@ -85,7 +95,21 @@ fn names_of(operation: &Operation) -> impl Iterator<Item = (Ino, &Name)> {
     first.into_iter().chain(second)
 }
 
+impl Committed {
+    /// Digest of the state with its kept transactions and named snapshots.
+    pub fn state_digest(&self) -> u64 {
+        let seen = |kept: &ModelKept| (kept.name.clone(), kept.prepared, kept.conflicted);
+        let seen: Vec<kept::Seen> = self.kept.iter().map(seen).collect();
+        named::state_digest(kept::state_digest(self.digest, kept::digest(&seen)), &self.named)
+    }
+}
+
 impl ModelTransaction {
+    /// All that it touched.
+    pub fn footprint(&self) -> &Footprint {
+        &self.footprint
+    }
+
     /// The volume has carried out an operation while `newest` was the newest commit. To be told before `run`.
     pub fn was_let_through(&mut self, operation: &Operation, actual: &Outcome, newest: usize) {
         let own = Footprint::of(operation, &self.view, actual);
@@ -182,8 +206,15 @@ impl History {
     /// A volume that has just been made or recovered with this content, all of it durable.
     pub fn starting_with(tree: Tree) -> Self {
         let digest = tree.dump().digest();
-        let first =
-            Committed { tree: Arc::new(tree), digest, footprint: Arc::new(Footprint::default()), step: 0 };
+        let first = Committed {
+            tree: Arc::new(tree),
+            digest,
+            kept: Arc::default(),
+            named: Arc::default(),
+            footprint: Arc::new(Footprint::default()),
+            step: 0,
+            recorded: None,
+        };
         History { commits: vec![first], durable: 0, handed: 0, retained: BTreeSet::new() }
     }
 
@@ -265,7 +296,100 @@ impl History {
     fn push(&mut self, mut tree: Tree, footprint: Footprint, step: usize) {
         tree.reclaim(&self.retained);
         let digest = tree.dump().digest();
-        self.commits.push(Committed { tree: Arc::new(tree), digest, footprint: Arc::new(footprint), step });
+        let (tree, footprint) = (Arc::new(tree), Arc::new(footprint));
+        let Committed { kept, named, .. } = &self.commits[self.newest()];
+        let (kept, named) = (kept.clone(), named.clone());
+        self.commits.push(Committed { tree, digest, kept, named, footprint, step, recorded: None });
+    }
+
+    /// The kept and prepared transactions of the present state, by name.
+    pub fn kept(&self) -> &[ModelKept] {
+        &self.commits[self.newest()].kept
+    }
+
+    /// The named snapshots of the present state.
+    pub fn named(&self) -> &BTreeMap<String, u64> {
+        &self.commits[self.newest()].named
+    }
+
+    /// A commit that changes nothing but these.
+    pub(super) fn push_named(&mut self, named: BTreeMap<String, u64>, step: usize) {
+        self.push(self.current().clone(), Footprint::default(), step);
+        let newest = self.newest();
+        self.commits[newest].named = Arc::new(named);
+    }
+
+    /// A commit that changes nothing but these.
+    pub(super) fn push_kept(&mut self, kept: Vec<ModelKept>, step: usize) {
+        self.push(self.current().clone(), Footprint::default(), step);
+        self.set_kept(kept);
+    }
+
+    /// The newest commit has changed these as well.
+    pub(super) fn set_kept(&mut self, kept: Vec<ModelKept>) {
+        let newest = self.newest();
+        self.commits[newest].kept = Arc::new(kept);
+    }
+
+    /// What was committed since a transaction's snapshot.
+    pub fn changes_since(&self, transaction: &ModelTransaction) -> Footprint {
+        let mut all = Footprint::default();
+        for commit in &self.commits[transaction.snapshot + 1..] {
+            all.add((*commit.footprint).clone());
+        }
+        all
+    }
+
+    /// The volume has given a commit this number. A lost one that nobody missed, since it made no difference, may have had
+    /// it before.
+    fn take_number(&mut self, sequence: u64) {
+        for commit in &mut self.commits {
+            if commit.recorded.is_some_and(|known| known >= sequence) {
+                commit.recorded = None;
+            }
+        }
+    }
+
+    /// The volume has recorded the newest commit under this number.
+    fn record(&mut self, sequence: u64) {
+        // One that changed nothing has the number of what it saw.
+        if self.commits[self.newest() - 1].digest == self.commits[self.newest()].digest {
+            return;
+        }
+        let newest = self.newest();
+        self.commits[newest].recorded = Some(sequence);
+    }
+
+    /// Commits that can be undone as far as the model knows: their indexes, the newest last.
+    pub fn recorded(&self) -> Vec<usize> {
+        (1..self.commits.len()).filter(|index| self.commits[*index].recorded.is_some()).collect()
+    }
+
+    /// The volume has undone commit `index`, in one that it recorded under `sequence`.
+    pub fn undone(&mut self, index: usize, sequence: u64, step: usize) -> Result<(), String> {
+        let (before, after) = (&self.commits[index - 1].tree, &self.commits[index].tree);
+        let tree = undo::undo(before, after, self.current())
+            .map_err(|what| format!("commit {index} was undone, although {what}"))?;
+        let footprint = undo::footprint(&self.commits[index].footprint);
+        let changes = tree.dump().digest() != self.commits[self.newest()].digest;
+        self.take_number(sequence);
+        if changes {
+            self.push(tree, footprint, step);
+            self.record(sequence);
+        }
+        Ok(())
+    }
+
+    /// The volume refused to undo commit `index`. Fails when nothing since could be in the way.
+    pub fn check_not_undone(&self, index: usize) -> Result<(), String> {
+        let undone = &self.commits[index].footprint;
+        if self.commits[index + 1..].iter().any(|since| undo::meet(undone, &since.footprint)) {
+            return Ok(());
+        }
+        Err(format!(
+            "commit {index} was not undone, although nothing since ({} commits) has touched the same; it touched {undone:?}",
+            self.newest() - index
+        ))
     }
 
     /// Runs an operation outside transactions: a commit of its own if it changes something. Returns what should
@@ -284,13 +408,14 @@ impl History {
     }
 
     /// Opens a transaction on the current state.
-    pub fn begin(&self, serializable: bool) -> ModelTransaction {
+    pub fn begin(&self, serializable: bool, recorded: bool) -> ModelTransaction {
         ModelTransaction {
             view: self.current().clone(),
             snapshot: self.newest(),
             operations: Vec::new(),
             footprint: Footprint::default(),
             serializable,
+            recorded,
             touched: BTreeSet::new(),
             savepoints: Vec::new(),
             let_through: None,
@@ -298,7 +423,16 @@ impl History {
     }
 
     /// The volume committed the transaction. Fails when it should have been refused.
-    pub fn commit(&mut self, transaction: ModelTransaction, step: usize) -> Result<(), String> {
+    pub fn commit(
+        &mut self,
+        transaction: ModelTransaction,
+        step: usize,
+        sequence: u64,
+    ) -> Result<(), String> {
+        let recorded = transaction.recorded;
+        if recorded {
+            self.take_number(sequence);
+        }
         let snapshot = &self.commits[transaction.snapshot].tree;
         if let Some(what) = changed_by_both(snapshot, &transaction.view, self.current()) {
             return Err(format!(
@@ -318,6 +452,9 @@ impl History {
             }
             Ok(Some((tree, footprint))) => {
                 self.push(tree, footprint, step);
+                if recorded {
+                    self.record(sequence);
+                }
                 Ok(())
             }
         }
@@ -392,6 +529,14 @@ impl History {
         if meets(&transaction.footprint, last.newest) || meets(&last.own, transaction.snapshot) {
             return Ok(());
         }
+        // It took what seemed the last name of a node, and others had given that another one: whether the data is needed
+        // that it then left out is only known when it is applied.
+        let mut links = Footprint::default();
+        let is_links = |touch: &&Touch| matches!(touch, Touch::Attribute { group: Group::Links, .. });
+        links.reads.extend(transaction.footprint.reads.iter().filter(is_links).cloned());
+        if meets(&links, transaction.snapshot) {
+            return Ok(());
+        }
         Err(format!(
             "refused for what was committed before its last operation began (commits {} to {}), which should have \
              failed then; that one touched {:?}",
@@ -404,6 +549,6 @@ impl History {
     /// The newest state between `oldest` and `newest` (indexes of commits, inclusive) that has this digest.
     pub fn find(&self, digest: u64, oldest: usize, newest: usize) -> Option<usize> {
         let newest = newest.min(self.newest());
-        (oldest..=newest).rev().find(|index| self.commits[*index].digest == digest)
+        (oldest..=newest).rev().find(|index| self.commits[*index].state_digest() == digest)
     }
 }

@@ -136,6 +136,39 @@ impl Tree {
         assert!(before.is_none(), "the volume gave out inode {ino} while it was in use");
     }
 
+    /// Puts an inode, whether there is one of that number or not.
+    pub(super) fn put_node(&mut self, ino: Ino, node: Node) {
+        self.nodes.insert(ino, Arc::new(node));
+    }
+
+    pub(super) fn put_parent(&mut self, ino: Ino, to: Ino) {
+        if let Some(Body::Directory { parent, .. }) = self.node_mut(ino).map(|node| &mut node.body) {
+            *parent = to;
+        }
+    }
+
+    /// Sets every link count to what the names say.
+    pub(super) fn count_names(&mut self) {
+        let mut links: BTreeMap<Ino, u32> = BTreeMap::from([(ROOT_INO, 2)]);
+        for (ino, node) in self.nodes() {
+            let Body::Directory { entries, .. } = &node.body else { continue };
+            for child in entries.values() {
+                let directory = self.node(*child).is_some_and(|node| node.kind() == Kind::Directory);
+                *links.entry(*child).or_default() += if directory { 2 } else { 1 };
+                *links.entry(ino).or_default() += u32::from(directory);
+            }
+        }
+        let inos: Vec<Ino> = self.nodes.keys().copied().collect();
+        for ino in inos {
+            let count = links.get(&ino).copied().unwrap_or(0);
+            if self.node(ino).is_some_and(|node| node.nlink != count)
+                && let Some(node) = self.node_mut(ino)
+            {
+                node.nlink = count;
+            }
+        }
+    }
+
     pub(super) fn get(&self, ino: Ino) -> Result<&Node, i32> {
         self.node(ino).ok_or(libc::ENOENT)
     }

@@ -5,7 +5,9 @@ use txfs::{Isolation, TransactionOptions};
 use super::{Faulted, Runner, Session, Verdict};
 use crate::compare::agrees;
 use crate::generator::{Action, Durability};
+use crate::model::Footprint;
 use crate::operation::{Operation, Outcome};
+use crate::verify;
 use crate::violation::Violation;
 use crate::volume::{clean_options, run_inside, run_on_base};
 
@@ -15,12 +17,12 @@ impl Session {
             Action::Base(operation) => self.base(runner, &operation)?,
             Action::Inside { slot, operation } => self.inside(runner, slot, &operation)?,
             Action::Commit { slot, durability } => self.commit(runner, slot, durability)?,
-            Action::Begin { slot, serializable } => {
+            Action::Begin { slot, serializable, recorded } => {
                 let isolation = if serializable { Isolation::Serializable } else { Isolation::Snapshot };
-                let options = TransactionOptions { isolation, ..TransactionOptions::default() };
+                let options = TransactionOptions { isolation, recorded, ..TransactionOptions::default() };
                 self.slots[slot] = Some(self.volume().begin_with(options));
                 self.savepoints[slot].clear();
-                self.model_slots[slot] = Some(self.history.begin(serializable));
+                self.model_slots[slot] = Some(self.history.begin(serializable, recorded));
             }
             Action::Save { slot } => self.save(runner, slot)?,
             Action::RollBack { slot, savepoint } => self.roll_back(runner, slot, savepoint)?,
@@ -30,7 +32,12 @@ impl Session {
                 }
                 self.model_slots[slot] = None;
             }
+            Action::Keep { slot, name, prepared } => self.keep(runner, slot, &name, prepared)?,
+            Action::CommitKept { name } => self.commit_kept(runner, &name)?,
+            Action::AbortKept { name } => self.abort_kept(runner, &name)?,
             Action::Reopen if !self.tolerant => self.reopen(runner)?,
+            Action::CreateSnapshot { name, durability } => self.create_snapshot(runner, &name, durability)?,
+            Action::DeleteSnapshot { name } => self.delete_snapshot(runner, &name)?,
             Action::Sync | Action::Reopen => {
                 let result = self.volume().sync();
                 if self.went_well(runner, "sync", result)? {
@@ -52,6 +59,7 @@ impl Session {
                     self.history.mark_handed();
                 }
             }
+            Action::Undo { commit, sequence } => self.undo(runner, commit, sequence)?,
             Action::Retain { ino } => {
                 if !self.history.retained().contains(&ino) && self.volume().retain(ino).is_ok() {
                     self.history.retain(ino);
@@ -96,6 +104,9 @@ impl Session {
         if self.is_out_of_space(runner, actual.errno()) {
             return self.after_no_space(runner, &format!("{operation:?}"));
         }
+        if actual.errno() == Some(libc::EBUSY) && !self.history.kept().is_empty() {
+            return self.held(runner, operation);
+        }
         let expected = self.history.expect(operation, &actual);
         if let Some(errno) = actual.errno()
             && actual != expected
@@ -107,7 +118,9 @@ impl Session {
             return Err(self.mismatch(runner, operation, (&actual, &expected), message.as_deref()));
         }
         let before = self.history.newest();
+        let change = Footprint::of(operation, self.history.current(), &actual);
         self.history.run(operation, &actual, self.action);
+        self.note_kept(runner, Some(&change), before)?;
         runner.report.commits += u64::from(self.history.newest() > before);
         Ok(())
     }
@@ -225,9 +238,12 @@ impl Session {
             Durability::Deferred => txfs::Durability::Deferred,
         };
         match transaction.commit(wanted) {
-            Ok(_) => {
+            Ok(receipt) => {
                 runner.report.commits += 1;
-                self.history.commit(model, self.action).map_err(|what| self.fail(runner, what))?;
+                let (before, change) = (self.history.newest(), model.footprint().clone());
+                let committed = self.history.commit(model, self.action, receipt.sequence);
+                committed.map_err(|what| self.fail(runner, what))?;
+                self.note_kept(runner, Some(&change), before)?;
                 if durability == Durability::Durable {
                     self.history.mark_durable();
                 }
@@ -238,11 +254,56 @@ impl Session {
                 let verdict = self.history.check_late_refusal(&model);
                 verdict.map_err(|what| self.fail(runner, format!("the commit was {what}: {error}")))
             }
+            Err(error) if error.errno() == libc::EBUSY => {
+                let verdict = self.history.check_held(model.footprint(), false);
+                verdict.map_err(|what| self.fail(runner, format!("the commit was {what}: {error}")))
+            }
             Err(error) if self.is_out_of_space(runner, Some(error.errno())) => {
                 self.after_no_space(runner, "a commit")
             }
             Err(error) if self.tolerates(error.errno(), Faulted::Commit(model)) => Ok(()),
             Err(error) => Err(self.fail(runner, format!("commit failed: {error}"))),
+        }
+    }
+
+    fn undo(&mut self, runner: &mut Runner, commit: usize, sequence: u64) -> Verdict {
+        match self.volume().undo(sequence, txfs::Durability::Durable) {
+            Ok(receipt) => {
+                runner.report.commits += 1;
+                let undone = self.history.undone(commit, receipt.sequence, self.action);
+                undone.map_err(|what| self.fail(runner, what))?;
+                self.history.mark_durable();
+                if self.tolerant {
+                    // The fault that is armed would strike whoever looks.
+                    return Ok(());
+                }
+                // What an undo leads to is looked at as a whole, not only what the next crash leaves of it.
+                let newest = self.history.newest();
+                verify::compare(self.volume(), &self.history, newest, newest)
+                    .map_err(|what| self.fail(runner, format!("undoing commit {commit}: {what}")))?;
+                Ok(())
+            }
+            Err(error) if error.errno() == libc::ECANCELED => {
+                runner.report.conflicts += 1;
+                let verdict = self.history.check_not_undone(commit);
+                verdict.map_err(|what| self.fail(runner, format!("{what}: {error}")))
+            }
+            Err(error) if error.errno() == libc::ENODATA => {
+                // Given up for newer ones or for space; or lost in a crash, and nobody could see that.
+                let kept = self.volume().history(None, usize::MAX).unwrap_or_default();
+                let kept = kept.iter().any(|entry| {
+                    entry.sequence == sequence && matches!(entry.undo, txfs::UndoState::Kept { .. })
+                });
+                match kept {
+                    true => Err(self.fail(runner, format!("undoing commit {commit} failed: {error}"))),
+                    false => Ok(()),
+                }
+            }
+            Err(error) if self.is_out_of_space(runner, Some(error.errno())) => {
+                self.after_no_space(runner, "undoing a commit")
+            }
+            Err(error) if self.tolerates(error.errno(), Faulted::Undo(commit)) => Ok(()),
+            Err(error) => Err(self.fail(runner, format!("undoing commit {commit} failed: {error}"))),
         }
     }
 }

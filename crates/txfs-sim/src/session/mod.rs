@@ -4,6 +4,8 @@
 //! their own, so that crashes during recovery and after recovery are part of every campaign.
 
 mod act;
+pub(crate) mod keep;
+pub(crate) mod named;
 mod recover;
 mod space;
 
@@ -128,6 +130,8 @@ pub(crate) enum Faulted {
     Operation(Operation),
     /// A commit.
     Commit(ModelTransaction),
+    /// The undoing of a commit.
+    Undo(usize),
     /// Something that changes no content: a sync, a checkpoint, an operation inside a transaction.
     Nothing,
 }
@@ -274,8 +278,9 @@ impl Session {
     pub(crate) fn finish(&mut self, runner: &mut Runner) -> Verdict {
         self.action += 1;
         self.reopen(runner)?;
+        self.end_kept(runner)?;
         self.verify_images(runner)?;
-        verify::compare(&self.volume().base(), &self.history, self.history.newest(), self.history.newest())
+        verify::compare(self.volume(), &self.history, self.history.newest(), self.history.newest())
             .map_err(|what| self.fail(runner, format!("after a clean close: {what}")))?;
         verify::check(&self.disk, self.volume()).map_err(|what| self.fail(runner, what))?;
         let report = &mut runner.report;

@@ -37,10 +37,10 @@ impl Session {
         })?;
         runner.report.recoveries += 1;
         let newest = self.history.newest();
-        let index = verify::compare(&volume.base(), &self.history, image.oldest, newest)
+        let index = verify::compare(&volume, &self.history, image.oldest, newest)
             .map_err(|what| runner.violation(place.clone(), what))?;
         verify::check(&image.disk, &volume).map_err(|what| runner.violation(place.clone(), what))?;
-        self.known.insert(key, self.history.commits()[index].digest);
+        self.known.insert(key, self.history.commits()[index].state_digest());
         // After a power cut, what is there is on stable storage. After a kill it may still be lost.
         let durable = if image.end == End::PowerCut { index } else { image.durable };
         if per_step == 0 {
@@ -97,7 +97,7 @@ impl Session {
                 runner.violation(place.clone(), format!("the volume does not open after that: {error}"))
             })?;
             runner.report.recoveries += 1;
-            verify::compare(&volume.base(), &self.history, durable, self.history.newest())
+            verify::compare(&volume, &self.history, durable, self.history.newest())
                 .map_err(|what| runner.violation(place.clone(), what))?;
             verify::check(&image.disk, &volume).map_err(|what| runner.violation(place.clone(), what))?;
             verify::kill(&image.disk, volume);

@@ -49,7 +49,7 @@ impl Session {
             ));
         }
         let newest = self.history.newest();
-        verify::compare(&self.volume().base(), &self.history, newest, newest)
+        verify::compare(self.volume(), &self.history, newest, newest)
             .map_err(|problem| self.fail(runner, format!("{what} found no space, and then {problem}")))?;
         self.space.failures += 1;
         if self.space.failures > FAILURES_MAX {
@@ -65,6 +65,9 @@ impl Session {
             .filter(|slot| self.model_slots[*slot].is_some())
             .map(|slot| Action::Abort { slot })
             .collect();
+        let kept = self.history.kept().iter().map(|kept| Action::AbortKept { name: kept.name.clone() });
+        relief.extend(kept);
+        relief.extend(self.history.named().keys().map(|name| Action::DeleteSnapshot { name: name.clone() }));
         relief.extend(self.history.retained().iter().map(|ino| Action::Release { ino: *ino }));
         let mut files = files(self.history.current());
         // A file with one name is kept for the write in the end.
