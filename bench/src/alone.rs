@@ -31,6 +31,9 @@ pub enum Alone {
     /// Bytes written for each byte of random overwrites, against how full the volume is
     #[command(name = "fullness")]
     Fullness(scale::fullness::Options),
+    /// A `txfs run` of half an hour on a mount, beside a million small commits
+    #[command(name = "long-run")]
+    LongRun(scale::long_run::Options),
     /// What ordinary programs do, one call at a time, on any directories side by side
     #[command(name = "mount-calls")]
     MountCalls(mount_calls::MountCallsOptions),
@@ -70,6 +73,10 @@ impl Alone {
             }
             Alone::Fullness(options) => {
                 let outcome = scale::fullness::run(options)?;
+                print(json, &outcome, outcome.table())
+            }
+            Alone::LongRun(options) => {
+                let outcome = scale::long_run::run(options)?;
                 print(json, &outcome, outcome.table())
             }
             Alone::MountCalls(options) => mount_calls::print(json, &mount_calls::run(options)?),

@@ -3,7 +3,7 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 use txfs_protocol::{Client, CommitOutcome, Durability, Isolation};
@@ -56,9 +56,31 @@ impl MountedVolume {
 
     /// What a program prints that runs in a transaction on the mount, `txfs run`.
     pub fn run_in_transaction(&self, program: &Path, arguments: &[String]) -> Result<String> {
+        succeed(&mut self.run_command(program, arguments))
+    }
+
+    /// As [`MountedVolume::run_in_transaction`], and does not wait for it.
+    pub fn run_beside(&self, program: &Path, arguments: &[String]) -> Result<Running> {
+        let mut command = self.run_command(program, arguments);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        Ok(Running { child: command.spawn().map_err(|error| format!("{command:?}: {error}"))? })
+    }
+
+    fn run_command(&self, program: &Path, arguments: &[String]) -> Command {
         let mut command = Command::new(&self.command);
         command.arg("run").arg("--mount").arg(&self.place.directory).arg("--").arg(program).args(arguments);
-        succeed(command.current_dir(&self.place.directory))
+        command.current_dir(&self.place.directory);
+        command
+    }
+
+    /// What a command of txfs prints about the volume.
+    pub fn command(&self, arguments: &[&str]) -> Result<String> {
+        succeed(Command::new(&self.command).args(arguments).arg(&self.volume))
+    }
+
+    /// The volume's directory.
+    pub fn volume(&self) -> &Path {
+        &self.volume
     }
 
     /// A connection for transactions, of one thread.
@@ -80,6 +102,26 @@ impl MountedVolume {
             );
         }
         Ok(())
+    }
+}
+
+/// A program in a transaction.
+#[derive(Debug)]
+pub struct Running {
+    child: Child,
+}
+
+impl Running {
+    /// Waits for its end; an error unless its transaction was committed.
+    pub fn finish(self) -> Result<()> {
+        let output = self.child.wait_with_output()?;
+        match output.status.success() {
+            true => Ok(()),
+            false => {
+                let complaint = String::from_utf8_lossy(&output.stderr);
+                Err(format!("txfs run: {}: {}", output.status, complaint.trim()).into())
+            }
+        }
     }
 }
 

@@ -7,6 +7,7 @@ pub mod checkpoint;
 pub mod fullness;
 pub mod huge;
 pub mod large;
+pub mod long_run;
 pub mod many;
 pub mod opening;
 pub mod sequential;

@@ -9,6 +9,7 @@ mod durable;
 mod fullness;
 mod huge;
 mod logging;
+mod long_transaction;
 mod many;
 mod mount_calls;
 mod opening;
@@ -70,6 +71,7 @@ pub const ALL: &[Workload] = &[
     opening::WORKLOAD,
     mount_calls::WORKLOAD,
     sequential::WORKLOAD,
+    long_transaction::WORKLOAD,
     day::WORKLOAD,
     many::WORKLOAD,
     huge::WORKLOAD,
