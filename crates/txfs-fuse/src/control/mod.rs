@@ -11,6 +11,7 @@ mod connection;
 mod credentials;
 mod history;
 mod stat;
+mod transaction;
 
 pub use conflict::to_report as conflict_report;
 pub use connection::to_change as change;
