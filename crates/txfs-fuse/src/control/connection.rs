@@ -13,8 +13,8 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 use txfs::{Attempts, ChangeKind, CleanOptions, NodeKind, TransactionOptions};
 use txfs_protocol::{
-    Change, Cleaned, OpenTransaction, PROTOCOL_VERSION, PathText, ProtocolError, Request, Response,
-    SNAPSHOTS_DIRECTORY, Welcome, mounts, read_frame, write_frame,
+    Change, Cleaned, GroupMember, OpenTransaction, PROTOCOL_VERSION, PathText, ProtocolError, Request,
+    Response, SNAPSHOTS_DIRECTORY, Welcome, mounts, read_frame, write_frame,
 };
 
 /// How much text a label or command line may have.
@@ -35,6 +35,8 @@ pub(super) struct Connection {
     pub(super) attempts: Option<Attempts>,
     /// The list of changes that is being sent.
     pub(super) changes: Vec<Change>,
+    /// The list of a file group's members that is being sent.
+    pub(super) members: Vec<GroupMember>,
 }
 
 /// Serves a client until it goes.
@@ -46,15 +48,22 @@ pub(super) fn serve(mut stream: UnixStream, handle: MountHandle) {
             return;
         }
     };
-    let mut connection =
-        Connection { handle, peer, greeted: false, open: None, attempts: None, changes: Vec::new() };
+    let mut connection = Connection {
+        handle,
+        peer,
+        greeted: false,
+        open: None,
+        attempts: None,
+        changes: Vec::new(),
+        members: Vec::new(),
+    };
     if let Err(error) = connection.converse(&mut stream) {
         log::debug!("client {}: {error}", connection.peer.pid);
         let farewell = Response::Error { errno: error.errno(), message: error.to_string() };
         // It may be gone; then nobody needs to know.
         let _ = write_frame(&mut stream, &farewell);
     }
-    connection.abort();
+    connection.leave();
 }
 
 impl Connection {
@@ -86,11 +95,18 @@ impl Connection {
                 self.begin(options, retry)
             }
             Request::Commit { durability, or_keep } => self.commit(durability, or_keep.as_deref()),
-            Request::Abort => {
-                self.abort();
-                Response::Aborted
+            Request::Abort => self.abort(),
+            Request::Status => self.status(),
+            Request::Join { view } => self.join(&view),
+            Request::Leave => self.leave(),
+            Request::GroupCreate => self.create_group(),
+            Request::GroupDelete { key } => self.delete_group(key),
+            Request::GroupList => self.list_groups(),
+            Request::GroupStart { key, isolation, label, policy } => {
+                let options = self.options(isolation, label, String::new(), policy);
+                self.start_group(key, options)
             }
-            Request::Status => Response::Status(self.status()),
+            Request::GroupMembers { key, start } => self.group_members(key, start),
             Request::Changes { start } => self.changes(start),
             Request::List => Response::List { transactions: self.list() },
             Request::Stat => match stat::of(self.shared()) {
@@ -238,6 +254,9 @@ impl Connection {
     fn changes(&mut self, start: u64) -> Response {
         let Some(view) = self.open.clone() else { return no_transaction() };
         let Some(transaction) = view.transaction() else { return no_transaction() };
+        if let Some(ended) = self.ended_by_other() {
+            return ended;
+        }
         if start == 0 {
             self.shared().filesystem.invalidator.write_back(&view);
             match transaction.transaction.changes() {
@@ -285,6 +304,8 @@ impl Connection {
                 uid: open.beginner.uid,
                 command: open.beginner.command.clone(),
                 dirty_bytes: open.written_bytes.load(Ordering::Relaxed),
+                participants: open.sharing.participants(),
+                group: open.group,
             })
             .collect()
     }

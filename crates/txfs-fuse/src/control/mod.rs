@@ -9,7 +9,9 @@
 mod conflict;
 mod connection;
 mod credentials;
+mod groups;
 mod history;
+mod join;
 mod stat;
 mod transaction;
 

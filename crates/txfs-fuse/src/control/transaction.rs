@@ -1,11 +1,15 @@
 //! A connection's transaction: how it begins, and how it ends.
 //!
 //! A commit first makes the kernel write back what programs have changed in memory maps of the view's files; then it
-//! commits (the volume then calls the invalidator, on this thread); then the view ends; then the client hears of it.
+//! commits (the volume then calls the invalidator, on this thread); then the view ends; then the client hears of it. Of
+//! several participants only one can do so at a time (`join`).
 
 use super::conflict::to_report;
 use super::connection::{Connection, age_ms, conflicted, failed, no_transaction, refuse, shortened};
-use crate::views::Beginner;
+use crate::groups::Key;
+use crate::sharing::Ending;
+use crate::views::{Beginner, MountView};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use txfs::TransactionOptions;
 use txfs_protocol::{
@@ -40,11 +44,8 @@ impl Connection {
     }
 
     pub(super) fn begin(&mut self, options: TransactionOptions, retry: bool) -> Response {
-        if self.open.is_some() {
-            return refuse(
-                rustix::io::Errno::BUSY,
-                "this connection has a transaction already; end it first",
-            );
+        if let Some(refusal) = self.has_transaction() {
+            return refusal;
         }
         let mut beginner = self.peer.clone();
         // What a list of transactions shows.
@@ -63,11 +64,8 @@ impl Connection {
     }
 
     pub(super) fn undo(&mut self, sequence: u64) -> Response {
-        if self.open.is_some() {
-            return refuse(
-                rustix::io::Errno::BUSY,
-                "this connection has a transaction already; end it first",
-            );
+        if let Some(refusal) = self.has_transaction() {
+            return refusal;
         }
         if self.shared().options.read_only {
             return refuse(rustix::io::Errno::ROFS, "the volume is mounted read-only");
@@ -94,50 +92,58 @@ impl Connection {
 
     /// Opens the view of the connection's transaction.
     fn show(&mut self, transaction: txfs::Transaction, beginner: Beginner) -> Response {
-        let filesystem = self.shared().filesystem.clone();
-        let Some(view) = filesystem.views.open(transaction, beginner) else {
-            return refuse(rustix::io::Errno::AGAIN, "too many transactions are open; try again later");
-        };
-        let Some(transaction) = view.transaction() else {
-            return refuse(rustix::io::Errno::IO, "a transaction's view without a transaction");
-        };
-        let mut path = VIEWS_DIRECTORY.as_bytes().to_vec();
-        path.push(b'/');
-        path.extend(&transaction.name);
-        let begun = Begun { transaction: transaction.transaction.id(), view: path.into() };
-        self.open = Some(view);
-        Response::Begun(begun)
+        match self.show_as(transaction, beginner, None) {
+            Ok(view) => self.take_part(view),
+            Err(refusal) => refusal,
+        }
+    }
+
+    /// Opens the view of a transaction, perhaps that of a file group.
+    pub(super) fn show_as(
+        &self,
+        transaction: txfs::Transaction,
+        beginner: Beginner,
+        group: Option<Key>,
+    ) -> Result<Arc<MountView>, Response> {
+        let opened = self.shared().filesystem.views.open(transaction, beginner, group);
+        opened.ok_or_else(|| {
+            refuse(rustix::io::Errno::AGAIN, "too many transactions are open; try again later")
+        })
+    }
+
+    /// A view becomes that of the connection's transaction.
+    pub(super) fn take_part(&mut self, view: Arc<MountView>) -> Response {
+        match begun(&view) {
+            Some(begun) => {
+                self.open = Some(view);
+                Response::Begun(begun)
+            }
+            None => refuse(rustix::io::Errno::IO, "a transaction's view without a transaction"),
+        }
     }
 
     /// Ends the connection's transaction by keeping it.
     pub(super) fn keep(&mut self, name: &str, prepare: bool) -> Response {
-        let Some(view) = self.open.clone() else { return no_transaction() };
-        let Some(transaction) = view.transaction() else { return no_transaction() };
-        self.shared().filesystem.invalidator.write_back_before_commit(&view);
-        let kept = match prepare {
-            true => transaction.transaction.prepare(name),
-            false => transaction.transaction.keep(name),
-        };
-        if transaction.transaction.is_open() {
-            // It was about the name; another one may do.
-            return kept.map_or_else(|error| failed(&error), |()| Response::Done);
-        }
-        self.end();
-        match kept {
-            Ok(()) => {
-                self.attempts = None;
-                Response::Done
+        self.end_with(|filesystem, view, open| {
+            filesystem.invalidator.write_back_before_commit(view);
+            let kept = match prepare {
+                true => open.transaction.prepare(name),
+                false => open.transaction.keep(name),
+            };
+            if open.transaction.is_open() {
+                // It was about the name; another one may do.
+                return (kept.map_or_else(|error| failed(&error), |()| Response::Done), None);
             }
-            Err(error) => conflicted(&error),
-        }
+            match kept {
+                Ok(()) => (Response::Done, Some(Ending::KEPT)),
+                Err(error) => (conflicted(&error), Some(Ending::CONFLICTED)),
+            }
+        })
     }
 
     pub(super) fn open_kept(&mut self, name: &str, side: KeptSide) -> Response {
-        if self.open.is_some() {
-            return refuse(
-                rustix::io::Errno::BUSY,
-                "this connection has a transaction already; end it first",
-            );
+        if let Some(refusal) = self.has_transaction() {
+            return refusal;
         }
         let side = match side {
             KeptSide::Base => txfs::KeptSide::Base,
@@ -157,53 +163,51 @@ impl Connection {
                 "only the user who mounted the volume and root may keep transactions",
             );
         }
-        let Some(view) = self.open.clone() else { return no_transaction() };
-        let Some(transaction) = view.transaction() else { return no_transaction() };
         let durability = match durability {
             Durability::Durable => txfs::Durability::Durable,
             Durability::Ordered => txfs::Durability::Ordered,
             Durability::Deferred => txfs::Durability::Deferred,
         };
-        self.shared().filesystem.invalidator.write_back_before_commit(&view);
-        let committed = match or_keep {
-            Some(name) => transaction.transaction.commit_or_keep(durability, name),
-            None => transaction.transaction.commit(durability),
-        };
-        if transaction.transaction.is_open() {
-            // The name was wrong; another one may do.
-            return committed.map_or_else(|error| failed(&error), |_| no_transaction());
-        }
-        self.end();
-        match committed {
-            Ok(receipt) => {
-                self.attempts = None;
-                Response::Committed { sequence: receipt.sequence }
+        self.end_with(|filesystem, view, open| {
+            filesystem.invalidator.write_back_before_commit(view);
+            let committed = match or_keep {
+                Some(name) => open.transaction.commit_or_keep(durability, name),
+                None => open.transaction.commit(durability),
+            };
+            if open.transaction.is_open() {
+                // The name was wrong; another one may do.
+                return (committed.map_or_else(|error| failed(&error), |_| no_transaction()), None);
             }
-            Err(error) => conflicted(&error),
-        }
-    }
-
-    pub(super) fn abort(&mut self) {
-        if let Some(view) = &self.open {
-            if let Some(transaction) = view.transaction() {
-                transaction.transaction.abort();
+            match committed {
+                Ok(receipt) => {
+                    let sequence = receipt.sequence;
+                    (Response::Committed { sequence }, Some(Ending::Committed(sequence)))
+                }
+                Err(error) => (conflicted(&error), Some(Ending::CONFLICTED)),
             }
-            self.end();
+        })
+    }
+
+    pub(super) fn abort(&mut self) -> Response {
+        if self.open.is_none() {
+            return Response::Aborted;
+        }
+        let response = self.end_with(|_, _, open| {
+            open.transaction.abort();
+            (Response::Aborted, Some(Ending::ABORTED))
+        });
+        match response {
+            // It is as was wished.
+            Response::EndedByOther { sequence: None, .. } => Response::Aborted,
+            response => response,
         }
     }
 
-    /// Ends the view of a transaction that has ended.
-    fn end(&mut self) {
-        self.changes.clear();
-        if let Some(view) = self.open.take() {
-            let filesystem = &self.shared().filesystem;
-            filesystem.views.end(&view);
-            filesystem.invalidator.drop_view(&view);
+    pub(super) fn status(&self) -> Response {
+        if let Some(ended) = self.ended_by_other() {
+            return ended;
         }
-    }
-
-    pub(super) fn status(&self) -> TransactionStatus {
-        match self.open.as_ref().and_then(|view| view.transaction()) {
+        Response::Status(match self.open.as_ref().and_then(|view| view.transaction()) {
             None => TransactionStatus::default(),
             Some(open) => TransactionStatus {
                 transaction: Some(open.transaction.id()),
@@ -211,6 +215,13 @@ impl Connection {
                 dirty_bytes: open.written_bytes.load(Ordering::Relaxed),
                 conflict: open.transaction.conflict().as_ref().map(to_report),
             },
-        }
+        })
     }
+}
+
+/// What a participant is told of a transaction's view.
+pub(super) fn begun(view: &MountView) -> Option<Begun> {
+    let open = view.transaction()?;
+    let path = [VIEWS_DIRECTORY.as_bytes(), b"/", &open.name].concat();
+    Some(Begun { transaction: open.transaction.id(), view: path.into() })
 }
