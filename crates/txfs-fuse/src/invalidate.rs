@@ -314,7 +314,9 @@ fn invalidate_all(device: &Device, queue: &Receiver<Due>, used_names: &Mutex<Vec
                     }
                 }
                 Task::DropNames => {
-                    for name in std::mem::take(&mut *used_names.lock()) {
+                    // Not under the lock: the kernel may wait for a request that adds to them.
+                    let names = std::mem::take(&mut *used_names.lock());
+                    for name in names {
                         if let Err(error) = device.invalidate_entry(NODES_DIRECTORY.0, &name) {
                             log::debug!("invalidating the name of a node: {error}");
                         }

@@ -161,6 +161,27 @@ fn the_kernel_forgets_a_name_of_a_node_at_once() {
     fixture.finish();
 }
 
+/// While the kernel is told to drop names that were used, others are given out and used.
+#[test]
+fn many_threads_open_twins_all_the_time() {
+    let Some(fixture) = Fixture::new() else { return };
+    write(&fixture.path("file"), "content");
+    let file = File::open(fixture.path("file")).unwrap();
+    let started = std::time::Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while started.elapsed().as_millis() < 500 {
+                    let again = File::open(fixture.root.join(node_path(&file, 0).unwrap())).unwrap();
+                    assert_eq!(again.metadata().unwrap().len(), 7);
+                }
+            });
+        }
+    });
+    drop(file);
+    fixture.finish();
+}
+
 #[test]
 fn only_regular_files_have_twins() {
     let Some(fixture) = Fixture::new() else { return };
