@@ -1,0 +1,7 @@
+//! libtxfs: the three calls of TxFS around unmodified system calls, file groups, and a C API for embedding.
+//!
+//! `trap` catches the system calls of a thread in a transaction, `calls` decides what becomes of each
+//! (docs/decisions/0017-transactions-around-system-calls.md).
+
+mod calls;
+mod trap;
