@@ -3,5 +3,7 @@
 //! `trap` catches the system calls of a thread in a transaction, `calls` decides what becomes of each
 //! (docs/decisions/0017-transactions-around-system-calls.md).
 
+mod api;
 mod calls;
+mod kernel;
 mod trap;

@@ -22,3 +22,14 @@ pub enum Action {
     /// The same with other arguments; the program finds its registers unchanged.
     MakeWith([usize; 6]),
 }
+
+/// Decides what becomes of a call.
+pub fn handle(_call: &Call) -> Action {
+    Action::Make
+}
+
+/// The thread ends in its transaction. Runs in the handler, or outside with the calls let through.
+pub fn thread_exits() {}
+
+/// This is a new process, a copy of one that may have had transactions: it has none.
+pub fn forked() {}
