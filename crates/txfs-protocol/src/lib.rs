@@ -3,7 +3,8 @@
 //! The owner listens on the Unix stream socket `VOLUME/socket`. A connection carries at most one transaction: it
 //! begins, commits or aborts it, and when the last descriptor of the connection is closed an open transaction is
 //! aborted. Frames are a little-endian 32-bit length and that many bytes of JSON (`frame`); one request is in flight
-//! at a time. This crate depends on neither the engine nor FUSE, so that any client can use it.
+//! at a time. This crate depends on neither the engine nor FUSE, so that any client can use it; with the feature
+//! `library` it knows the library's reports.
 
 mod bytes;
 mod client;
@@ -12,6 +13,8 @@ mod error;
 mod frame;
 mod message;
 pub mod mounts;
+#[cfg(feature = "library")]
+mod report;
 
 pub use bytes::PathText;
 pub use client::{Client, CommitOutcome, connect_socket, is_accepting, socket_directory};
@@ -23,6 +26,8 @@ pub use message::{
     NamedSnapshot, OpenTransaction, Policy, Request, Response, Restored, TransactionStatus, Undoable,
     Welcome,
 };
+#[cfg(feature = "library")]
+pub use report::rfc_3339;
 
 /// The version of these messages; both sides refuse another one.
 pub const PROTOCOL_VERSION: u32 = 3;
