@@ -25,3 +25,16 @@ pub unsafe fn call(number: libc::c_long, arguments: [usize; 6]) -> Result<usize,
     let result = unsafe { raw(number as usize, arguments) };
     if (-4095..0).contains(&result) { Err(Errno(-result as i32)) } else { Ok(result as usize) }
 }
+
+impl Errno {
+    /// As a system call answers it.
+    pub fn answer(self) -> isize {
+        -(self.0 as isize)
+    }
+}
+
+impl From<&txfs_protocol::ProtocolError> for Errno {
+    fn from(error: &txfs_protocol::ProtocolError) -> Errno {
+        Errno(error.errno())
+    }
+}

@@ -5,6 +5,8 @@
 
 mod api;
 mod calls;
+mod connection;
 mod embedded;
 mod kernel;
+mod transaction;
 mod trap;
