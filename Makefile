@@ -132,7 +132,7 @@ bench-huge: bench-build ## the workloads that need much time and disk
 		scripts/bench.sh all --huge --report docs/BENCHMARKS.md $(ARGS)
 
 .PHONY: install
-install: build ## install the command, mount.txfs, man pages and completions (PREFIX=/usr/local DESTDIR=)
+install: build ## install the command, mount.txfs, libtxfs, man pages and completions (PREFIX=/usr/local DESTDIR= LIBDIR=)
 	scripts/install.sh "$(DESTDIR)" "$(PREFIX)"
 
 .PHONY: clean

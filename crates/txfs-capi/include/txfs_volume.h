@@ -120,7 +120,8 @@ typedef struct txfs_open_options {
     const txfs_create_options *create;  /* what TXFS_OPEN_CREATE creates it with */
 } txfs_open_options;
 
-/* Makes an empty volume in the directory `path` of the host, which is created where missing. `options` may be null.
+/* Makes an empty volume in the directory `path` of the host. `options` may be null. A directory that is missing is made
+ * under the name `path`.creating and renamed, so that a crash leaves a volume or none; one that exists gets it in its place.
  * EEXIST: there is one already. EINVAL: bad options. Otherwise what the host says. */
 int txfs_volume_create(const char *path, const txfs_create_options *options);
 

@@ -13,6 +13,7 @@
 
 mod arguments;
 mod conflict;
+mod creation;
 mod directory;
 mod failure;
 mod file;

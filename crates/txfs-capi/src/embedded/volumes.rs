@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use volume::Volume;
 
 use super::arguments::{Handle, Options, Out, Text};
+use super::creation;
 use super::failure::{Failure, Result, done};
 use super::options::{Create, Open};
 use super::view::{Source, ViewHandle};
@@ -60,8 +61,7 @@ fn owner() -> (u32, u32) {
 
 fn create(path: &Text, options: &Options<Create>) -> Result<()> {
     let path = path.host_path()?;
-    let options = options.get()?.decode(owner())?;
-    Volume::create_with(path, &options).map_err(|error| Failure::on_host("create the volume", path, &error))
+    creation::create(path, &options.get()?.decode(owner())?)
 }
 
 #[unsafe(no_mangle)]
