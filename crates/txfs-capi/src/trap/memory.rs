@@ -75,10 +75,12 @@ fn pages(address: usize, len: usize) -> Option<impl Iterator<Item = usize>> {
     Some((first..if len == 0 { first } else { end }).step_by(PAGE_LEN))
 }
 
-/// The kernel reads a new action for SIGKILL before it refuses it.
+/// The kernel reads a new action for SIGKILL before it refuses it; at address 0 it would see none.
 fn is_readable_page(page: usize) -> bool {
+    let address = page + 8;
     // SAFETY: SIGKILL has no action to set: nothing is changed.
-    let result = unsafe { kernel::call(libc::SYS_rt_sigaction, [libc::SIGKILL as usize, page, 0, 8, 0, 0]) };
+    let result =
+        unsafe { kernel::call(libc::SYS_rt_sigaction, [libc::SIGKILL as usize, address, 0, 8, 0, 0]) };
     result != Err(Errno(libc::EFAULT))
 }
 

@@ -69,7 +69,7 @@ pub fn enter(binding: NonNull<()>) -> Result<(), Errno> {
     let (start, len) = section::range();
     if let Err(errno) = dispatch(PR_SYS_DISPATCH_ON, start, len, state.selector.as_ptr() as usize) {
         state.on.store(0, Relaxed);
-        signals::block_again();
+        signals::restore_mask(signals::set_mask(libc::SIG_BLOCK, 0));
         release_workspace();
         return Err(errno);
     }
@@ -81,12 +81,11 @@ pub fn enter(binding: NonNull<()>) -> Result<(), Errno> {
 pub fn leave() {
     switch_off();
     release_workspace();
-    signals::block_again();
     arena::free_put_off();
 }
 
-/// Runs `work` of the library for a thread that is in (or out): its calls are not caught, and no handler of the program
-/// runs meanwhile.
+/// Runs `work` of the library outside of the handler, for a thread that is in or out, or that `work` takes in or out:
+/// its calls are not caught, and no handler of the program runs meanwhile.
 pub fn uninterrupted<T>(work: impl FnOnce() -> T) -> T {
     let state = thread::state();
     let mask = signals::set_mask(libc::SIG_BLOCK, signals::ALL);
@@ -94,13 +93,8 @@ pub fn uninterrupted<T>(work: impl FnOnce() -> T) -> T {
     let result = work();
     if is_on() {
         state.selector.store(thread::BLOCK, Relaxed);
-    } else {
-        // `leave` may have blocked SIGSYS again; all others are as they were.
-        let mask_now = signals::set_mask(libc::SIG_BLOCK, 0);
-        signals::set_mask(libc::SIG_SETMASK, (mask & signals::ALL) | (mask_now & !signals::ALL));
-        return result;
     }
-    signals::set_mask(libc::SIG_SETMASK, mask);
+    signals::restore_mask(mask);
     result
 }
 

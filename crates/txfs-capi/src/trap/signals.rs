@@ -74,10 +74,14 @@ pub(super) fn unblock() {
     thread::state().sigsys_blocked.store(old & SIGSYS_BIT != 0, Relaxed);
 }
 
-/// What the program believes becomes true again.
-pub(super) fn block_again() {
-    if thread::state().sigsys_blocked.load(Relaxed) {
-        set_mask(libc::SIG_BLOCK, SIGSYS_BIT);
+/// Sets the thread's mask again. In: without SIGSYS. Out: if it came out just now, SIGSYS as the program believes it.
+pub(super) fn restore_mask(mask: u64) {
+    let state = thread::state();
+    if thread::is_on() {
+        set_mask(libc::SIG_SETMASK, mask & !SIGSYS_BIT);
+    } else {
+        let blocked = state.sigsys_blocked.swap(false, Relaxed);
+        set_mask(libc::SIG_SETMASK, mask | if blocked { SIGSYS_BIT } else { 0 });
     }
 }
 
