@@ -25,8 +25,9 @@ const SIZES: usize = 8 + 4 * 28;
 /// Blocks that are aligned to more than 16 bytes: powers of two.
 const ALIGNED_SIZES: usize = 36;
 
+/// Where the range begins, and in the low bits, which are 0 there, the power of two of its length. One word, so that
+/// no copy of the process ever has half of it.
 static RESERVED: AtomicUsize = AtomicUsize::new(0);
-static RESERVED_LEN: AtomicUsize = AtomicUsize::new(0);
 static TAKEN_LEN: AtomicUsize = AtomicUsize::new(0);
 static PUT_OFF: AtomicPtr<PutOff> = AtomicPtr::new(ptr::null_mut());
 
@@ -45,21 +46,17 @@ pub(super) fn reserve() -> bool {
     while len >= RESERVED_LEN_MIN {
         let protection = libc::PROT_NONE as usize;
         let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as usize;
+        // One chunk more, to begin at a multiple of a chunk.
+        let mapped_len = len + CHUNK_LEN;
         // SAFETY: a new mapping at a place of the kernel's choice.
-        let mapped =
-            unsafe { kernel::raw(libc::SYS_mmap as usize, [0, len, protection, flags, usize::MAX, 0]) };
+        let mapped = unsafe {
+            kernel::raw(libc::SYS_mmap as usize, [0, mapped_len, protection, flags, usize::MAX, 0])
+        };
         if mapped > 0 {
-            let start = (mapped as usize).next_multiple_of(CHUNK_LEN);
-            let usable = mapped as usize + len - start;
-            // The length goes first: who sees the start sees it too. Of two threads that race, one range stays unused.
-            if RESERVED_LEN.compare_exchange(0, usable, AcqRel, Acquire).is_ok() {
-                RESERVED.store(start, Release);
-            } else {
-                // SAFETY: the mapping just made, which nobody knows.
-                unsafe { kernel::raw(libc::SYS_munmap as usize, [mapped as usize, len, 0, 0, 0, 0]) };
-                while RESERVED.load(Acquire) == 0 {
-                    std::hint::spin_loop();
-                }
+            let start = (mapped as usize).next_multiple_of(CHUNK_LEN) | len.ilog2() as usize;
+            if RESERVED.compare_exchange(0, start, AcqRel, Acquire).is_err() {
+                // SAFETY: the mapping just made, which nobody knows: another thread was first.
+                unsafe { kernel::raw(libc::SYS_munmap as usize, [mapped as usize, mapped_len, 0, 0, 0, 0]) };
             }
             return true;
         }
@@ -68,13 +65,20 @@ pub(super) fn reserve() -> bool {
     false
 }
 
+/// The range: start and length; nothing before it is reserved.
+fn reserved() -> (usize, usize) {
+    match RESERVED.load(Acquire) {
+        0 => (0, 0),
+        word => (word & !(CHUNK_LEN - 1), 1 << (word % CHUNK_LEN)),
+    }
+}
+
 /// Takes at least `len` new bytes, zeroed and aligned to a chunk; None if the range or memory is used up.
 pub(super) fn take(len: usize) -> Option<*mut u8> {
     let len = len.checked_next_multiple_of(CHUNK_LEN)?;
-    let end = RESERVED_LEN.load(Acquire);
+    let (start, end) = reserved();
     let within = |taken: usize| taken.checked_add(len).filter(|next| *next <= end);
-    let offset = TAKEN_LEN.fetch_update(AcqRel, Acquire, within).ok()?;
-    let start = RESERVED.load(Acquire) + offset;
+    let start = start + TAKEN_LEN.fetch_update(AcqRel, Acquire, within).ok()?;
     let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;
     // SAFETY: these pages of our range belong to nobody else.
     let changed = unsafe { kernel::raw(libc::SYS_mprotect as usize, [start, len, protection, 0, 0, 0]) };
@@ -82,8 +86,8 @@ pub(super) fn take(len: usize) -> Option<*mut u8> {
 }
 
 fn is_ours(block: *mut u8) -> bool {
-    (block as usize).wrapping_sub(RESERVED.load(Acquire)) < RESERVED_LEN.load(Acquire)
-        && RESERVED.load(Acquire) != 0
+    let (start, len) = reserved();
+    (block as usize).wrapping_sub(start) < len
 }
 
 /// Freed blocks of a workspace, and what is left of its newest chunk.
@@ -276,3 +280,7 @@ unsafe impl GlobalAlloc for Allocator {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "arena_tests.rs"]
+mod tests;

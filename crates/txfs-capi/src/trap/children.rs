@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32};
 
 use super::frame::Interrupted;
 use super::handler::Plan;
-use super::{memory, thread};
+use super::{memory, signals, thread};
 use crate::calls::{self, Call};
 use crate::kernel::{self, Errno};
 
@@ -106,7 +106,11 @@ pub fn notice_new_process() {
     }
     // SAFETY: the page is never unmapped.
     if unsafe { (*page).swap(1, AcqRel) } == 0 {
-        thread::state().on.store(0, Relaxed);
+        let state = thread::state();
+        state.on.store(0, Relaxed);
+        if state.sigsys_blocked.swap(false, Relaxed) {
+            signals::set_mask(libc::SIG_BLOCK, signals::SIGSYS_BIT);
+        }
         calls::forked();
     }
 }

@@ -55,6 +55,7 @@ pub fn enter(binding: NonNull<()>) -> Result<(), Errno> {
         return Err(Errno(libc::ENOMEM));
     }
     arena::free_put_off();
+    thread::touch_variables();
     children::watch()?;
     children::notice_thread_exit()?;
     signals::install()?;
@@ -96,6 +97,14 @@ pub fn uninterrupted<T>(work: impl FnOnce() -> T) -> T {
     }
     signals::restore_mask(mask);
     result
+}
+
+/// In the handler: copies bytes to where they stay valid until the call that is being handled has been made, for
+/// arguments of `Action::MakeWith`. The handler's own stack and memory are in use again before that.
+pub fn keep(bytes: &[u8]) -> usize {
+    assert!(thread::in_handler(), "only a call that is being handled has something to keep");
+    // SAFETY: while the handler runs, it keeps the place; nobody else holds a reference to it while `calls` runs.
+    unsafe { (*thread::state().interrupted.load(Relaxed)).keep(bytes) }
 }
 
 /// Switches dispatch off. The workspace stays until `release_workspace`, since this may run on its stack.

@@ -14,7 +14,7 @@ use super::{memory, section, thread};
 use crate::calls::Call;
 use crate::kernel::{self, Errno};
 
-const SIGSYS_BIT: u64 = 1 << (libc::SIGSYS - 1);
+pub(super) const SIGSYS_BIT: u64 = 1 << (libc::SIGSYS - 1);
 const NEVER_BLOCKED: u64 = 1 << (libc::SIGKILL - 1) | 1 << (libc::SIGSTOP - 1);
 const SIGNALS: i32 = 64;
 /// Bytes of the kernel's set of signals.

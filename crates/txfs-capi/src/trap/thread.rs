@@ -4,8 +4,10 @@
 //! handler may run between any two instructions.
 
 use std::arch::asm;
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering::Relaxed};
 
+use super::frame::Interrupted;
 use super::workspace::Workspace;
 
 /// The kernel lets a call pass.
@@ -32,6 +34,8 @@ pub(super) struct State {
     pub workspace: AtomicPtr<Workspace>,
     /// What `enter` was given.
     pub binding: AtomicPtr<()>,
+    /// In the handler: the call that it handles.
+    pub interrupted: AtomicPtr<Interrupted>,
 }
 
 /// This thread's block.
@@ -50,6 +54,13 @@ pub(super) fn state() -> &'static State {
         );
         &*address
     }
+}
+
+/// Has libc make room for the library's ordinary thread-local variables, should it still have to: it would do so with
+/// `malloc` when the handler first touches one.
+pub(super) fn touch_variables() {
+    thread_local!(static TOUCHED: Cell<bool> = const { Cell::new(false) });
+    TOUCHED.with(|touched| std::hint::black_box(touched).set(true));
 }
 
 /// Whether this thread's calls are caught.

@@ -66,9 +66,13 @@ pub(super) fn give_back(workspace: &'static Workspace) {
 
 /// How many calls of this process were caught so far.
 pub fn caught() -> u64 {
-    let workspaces = ALL.iter().map(|slot| slot.load(Acquire)).take_while(|workspace| !workspace.is_null());
-    // SAFETY: workspaces are never freed.
-    workspaces.map(|workspace| unsafe { (*workspace).caught.load(Relaxed) }).sum()
+    // One that is just being made has caught nothing; those behind it may have.
+    let made = MADE.load(Acquire) as usize;
+    let workspaces = ALL[..made].iter().filter_map(|slot| {
+        // SAFETY: workspaces are never freed.
+        unsafe { slot.load(Acquire).as_ref() }
+    });
+    workspaces.map(|workspace| workspace.caught.load(Relaxed)).sum()
 }
 
 fn make() -> Option<&'static Workspace> {
