@@ -4,10 +4,10 @@ mod installed;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use installed::{Installed, built, done, repository};
+use installed::{Installed, Linked, built, command, done, repository};
 
 fn declared(header: &Path) -> BTreeSet<String> {
     let script = repository().join("scripts/functions-of-header.sh");
@@ -42,6 +42,41 @@ fn programs_ask_for_the_soname() {
     );
     assert_eq!(fs::canonicalize(installed.path("usr/lib/libtxfs.so.0")).unwrap(), file);
     assert_eq!(installed.pkg_config(&["--modversion"]).trim(), version);
+}
+
+/// Compiles an example; one without `main` gets an empty one.
+fn compile_example(installed: &Installed, name: &str, code: &str) -> PathBuf {
+    let source = installed.path(format!("{name}.c"));
+    let main = if code.contains("int main(") { "" } else { "int main(void) { return 0; }\n" };
+    fs::write(&source, format!("{code}\n{main}")).unwrap();
+    installed.compile(&source, Linked::Shared)
+}
+
+#[test]
+fn examples_of_the_readme_compile_and_work() {
+    let installed = Installed::new();
+    let readme = fs::read_to_string(repository().join("README.md")).unwrap();
+    let blocks: Vec<&str> =
+        readme.split("```c\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+    assert_eq!(blocks.len(), 2);
+    for (number, code) in blocks.iter().enumerate() {
+        let program = compile_example(&installed, &format!("readme{number}"), code);
+        done(command(&program).current_dir(installed.path("")));
+    }
+    assert!(installed.path("mail.txfs/MANIFEST").exists());
+}
+
+#[test]
+fn examples_of_the_man_pages_compile_and_work() {
+    let installed = Installed::new();
+    for page in ["txfs", "txfs_volume"] {
+        let text = fs::read_to_string(installed.path(format!("usr/share/man/man3/{page}.3"))).unwrap();
+        let example = text.split(".SH EXAMPLES\n.nf\n").nth(1).and_then(|rest| rest.split("\n.fi\n").next());
+        let code = example.unwrap().replace("\\-", "-").replace("\\e", "\\");
+        let program = compile_example(&installed, page, &code);
+        done(command(&program).current_dir(installed.path("")));
+    }
+    assert!(installed.path("mail.txfs/MANIFEST").exists());
 }
 
 #[test]
