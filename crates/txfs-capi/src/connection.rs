@@ -4,9 +4,9 @@
 //! Frames are written with calls of our own, so that an owner that is gone is an error and no SIGPIPE.
 //! Locks: `POOL` is a leaf; it is only taken with signals masked.
 
-use crate::calls::locked;
 use crate::calls::own::Own;
 use crate::calls::system::{Fd, numbers, openat};
+use crate::calls::{inherited, locked};
 use crate::kernel::Errno;
 use std::io::{self, Read, Write};
 use std::os::fd::{IntoRawFd, OwnedFd};
@@ -80,7 +80,7 @@ impl Connection {
 
 /// In a child: the descriptors are closed already.
 pub fn forget_all() {
-    for connection in std::mem::take(&mut *locked(&POOL)) {
+    for connection in inherited(&POOL).unwrap_or_default() {
         std::mem::forget(connection);
     }
 }

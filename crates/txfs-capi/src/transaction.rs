@@ -443,6 +443,11 @@ pub fn report() -> *const c_char {
 pub fn thread_exits() {
     if let Some(binding) = bound() {
         let _ = binding.end(End::Abort);
+        if trap::is_on() {
+            let binding = std::ptr::from_mut(binding);
+            // SAFETY: it came from a box, and the trap asks for it no more: the thread leaves it right after this.
+            drop(unsafe { Box::from_raw(binding) });
+        }
     }
 }
 

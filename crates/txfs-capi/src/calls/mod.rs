@@ -25,7 +25,7 @@ use crate::trap::memory;
 use resolve::{Place, Resolved, resolve};
 use std::ffi::CString;
 use std::os::fd::RawFd;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use system::numbers;
 
 /// A system call as the program made it.
@@ -54,6 +54,21 @@ type Decided = Result<Action, Errno>;
 /// Takes a lock; what a panic has left behind it is whole, since no change is made in steps.
 pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// In a child process: what a lock of the library guards, and it is left empty. Another thread of the parent may have
+/// held it at the fork; then what it guards may be half changed, nobody will ever free the lock, and the answer is none.
+pub fn inherited<T: Default>(mutex: &'static Mutex<T>) -> Option<T> {
+    match mutex.try_lock() {
+        Ok(mut guard) => Some(std::mem::take(&mut *guard)),
+        Err(TryLockError::Poisoned(poisoned)) => Some(std::mem::take(&mut *poisoned.into_inner())),
+        Err(TryLockError::WouldBlock) => {
+            // SAFETY: a new process has this one thread, which does not hold the lock: so nobody looks at it, and all of
+            // a mutex is made to change behind a shared reference. The old value is forgotten.
+            unsafe { std::ptr::from_ref(mutex).cast_mut().write(Mutex::default()) };
+            None
+        }
+    }
 }
 
 /// Decides what becomes of a call.

@@ -2,9 +2,9 @@
 //!
 //! Locks: `STATE` is only taken with signals masked; `own::NUMBERS` is taken under it.
 
-use super::locked;
 use super::own::Own;
 use super::system::{Status, numbers, openat, status};
+use super::{inherited, locked};
 use crate::kernel::Errno;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Mutex};
@@ -168,7 +168,7 @@ pub fn current() -> Result<Arc<Table>, Errno> {
 
 /// In a child, whose descriptors of the parent's are closed.
 pub fn forget() {
-    if let Some(state) = locked(&STATE).take() {
+    if let Some(Some(state)) = inherited(&STATE) {
         // The descriptor is closed already.
         std::mem::forget(state.file);
     }

@@ -5,8 +5,8 @@
 //! closed when its number has come to lead somewhere else.
 //! Locks: `NUMBERS` is a leaf; it is only taken with signals masked.
 
-use super::locked;
 use super::system::{self, Fd, Node, numbers, status_of};
+use super::{inherited, locked};
 use crate::kernel::Errno;
 use std::collections::BTreeMap;
 use std::os::fd::RawFd;
@@ -75,8 +75,8 @@ pub fn first_in(first: RawFd, last: RawFd) -> Option<RawFd> {
 
 /// In a child: closes all of them. What they belong to lives on in the parent.
 pub fn close_all() {
-    let all = std::mem::take(&mut *locked(&NUMBERS));
-    for (number, node) in all {
+    // Where another thread was just changing them, they stay open until the child's exec.
+    for (number, node) in inherited(&NUMBERS).unwrap_or_default() {
         if status_of(number).is_ok_and(|status| status.node == node) {
             system::close(number);
         }

@@ -48,7 +48,6 @@ pub(super) extern "C" fn handle(_signal: i32, info: *const SignalInfo, context: 
     // SAFETY: the kernel gave us both, and the machine code in front of us changed to another stack.
     let (info, mut interrupted) = unsafe { (&*info, Interrupted::new(context)) };
     debug_assert_eq!(info.code, SYS_USER_DISPATCH);
-    state.interrupted.store(&raw mut interrupted, Relaxed);
     // SAFETY: while the thread is in, it has a workspace, and workspaces are never freed.
     let workspace = unsafe { &*state.workspace.load(Relaxed) };
     workspace.caught.store(workspace.caught.load(Relaxed).wrapping_add(1), Relaxed);

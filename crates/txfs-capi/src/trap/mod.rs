@@ -26,12 +26,7 @@ pub use workspace::caught;
 const PR_SYS_DISPATCH_OFF: usize = 0;
 const PR_SYS_DISPATCH_ON: usize = 1;
 
-/// Whether this kernel can do it; ENOTSUP where it cannot.
-pub fn supported() -> Result<(), Errno> {
-    // Switching off what is off changes nothing.
-    if is_on() { Ok(()) } else { dispatch(PR_SYS_DISPATCH_OFF, 0, 0, 0) }
-}
-
+/// Switches dispatch; ENOTSUP where the kernel does not have it.
 fn dispatch(mode: usize, start: usize, len: usize, selector: usize) -> Result<(), Errno> {
     // SAFETY: the kernel reads the selector at each call of this thread, and it lives as long as the thread.
     let result = unsafe {
@@ -97,14 +92,6 @@ pub fn uninterrupted<T>(work: impl FnOnce() -> T) -> T {
     }
     signals::restore_mask(mask);
     result
-}
-
-/// In the handler: copies bytes to where they stay valid until the call that is being handled has been made, for
-/// arguments of `Action::MakeWith`. The handler's own stack and memory are in use again before that.
-pub fn keep(bytes: &[u8]) -> usize {
-    assert!(thread::in_handler(), "only a call that is being handled has something to keep");
-    // SAFETY: while the handler runs, it keeps the place; nobody else holds a reference to it while `calls` runs.
-    unsafe { (*thread::state().interrupted.load(Relaxed)).keep(bytes) }
 }
 
 /// Switches dispatch off. The workspace stays until `release_workspace`, since this may run on its stack.

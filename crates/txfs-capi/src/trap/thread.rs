@@ -7,7 +7,6 @@ use std::arch::asm;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, Ordering::Relaxed};
 
-use super::frame::Interrupted;
 use super::workspace::Workspace;
 
 /// The kernel lets a call pass.
@@ -34,8 +33,6 @@ pub(super) struct State {
     pub workspace: AtomicPtr<Workspace>,
     /// What `enter` was given.
     pub binding: AtomicPtr<()>,
-    /// In the handler: the call that it handles.
-    pub interrupted: AtomicPtr<Interrupted>,
 }
 
 /// This thread's block.

@@ -1,6 +1,7 @@
 /* Threads: each has its own transaction, and ends with it. */
 #include "check.h"
 #include <dirent.h>
+#include <malloc.h>
 
 static long resident_kb(void)
 {
@@ -65,15 +66,16 @@ static void *ends_raw(void *argument)
 
 static void end_inside(void)
 {
-    long before = 0;
+    size_t before = 0;
+    CHECK(mallopt(M_ARENA_MAX, 1) == 1);
     for (long i = 0; i < 3000; i++) {
         pthread_t thread;
         CHECK(pthread_create(&thread, NULL, ends_inside, (void *)(i % 2)) == 0);
         CHECK(pthread_join(thread, NULL) == 0);
         if (i == 500)
-            before = resident_kb();
+            before = mallinfo2().uordblks;
     }
-    CHECK(resident_kb() < before + 2000);
+    CHECK(mallinfo2().uordblks < before + 10000);
 }
 
 static void end_inside_detached(void)
