@@ -121,3 +121,35 @@ pub extern "C" fn txfs_version() -> *const c_char {
         };
     VERSION.as_ptr()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn last() -> (c_int, String) {
+        let errno = std::io::Error::last_os_error().raw_os_error().unwrap();
+        // SAFETY: the message of this thread, which fails nothing meanwhile.
+        let message = unsafe { CStr::from_ptr(txfs_error_message()) };
+        (errno, message.to_string_lossy().into_owned())
+    }
+
+    #[test]
+    fn a_panic_becomes_an_error() {
+        let result: c_int = answer(|| panic!("number {}", 7));
+        assert_eq!((result, last()), (-1, (libc::EIO, "a bug in the library: number 7".to_owned())));
+        let result: isize = answer(|| panic!("plain"));
+        assert_eq!((result, last()), (-1, (libc::EIO, "a bug in the library: plain".to_owned())));
+    }
+
+    #[test]
+    fn messages_have_the_path_once() {
+        let result = done(|| Err(Failure::at("open", b"a/\0b", Error::NotFound)));
+        assert_eq!(
+            (result, last()),
+            (-1, (libc::ENOENT, "cannot open a/b: no such file or directory".to_owned()))
+        );
+        let named = Error::At { doing: "stat", path: "c".into(), source: Box::new(Error::NotDirectory) };
+        assert_eq!(done(|| Err(Failure::at("open", b"d", named))), -1);
+        assert_eq!(last(), (libc::ENOTDIR, "cannot stat c: not a directory".to_owned()));
+    }
+}
