@@ -8,11 +8,14 @@ use crate::calls::own::Own;
 use crate::calls::system::{Fd, numbers, openat};
 use crate::calls::{inherited, locked};
 use crate::kernel::Errno;
+use std::ffi::CString;
 use std::io::{self, Read, Write};
-use std::os::fd::{IntoRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use txfs_protocol::{Client, ProtocolError, Request, Response, read_frame, write_frame};
+use txfs_protocol::{
+    PROTOCOL_VERSION, ProtocolError, Request, Response, SOCKET_NAME, read_frame, write_frame,
+};
 
 static POOL: Mutex<Vec<Connection>> = Mutex::new(Vec::new());
 
@@ -45,10 +48,23 @@ impl Connection {
             }
         }
         drop(pool);
-        let stream: OwnedFd = Client::connect_as(volume, &command())?.into();
-        let own = Own::new(Fd::new(stream.into_raw_fd() as usize))
-            .map_err(|error| ProtocolError::Io(io::Error::from_raw_os_error(error.0)))?;
-        Ok(Connection { own, volume: volume.to_path_buf(), conflicted: None })
+        let own = connect(volume).map_err(|Errno(number)| match number {
+            libc::EACCES | libc::EPERM => ProtocolError::NotAllowed { volume: volume.to_path_buf() },
+            _ => ProtocolError::NotMounted {
+                volume: volume.to_path_buf(),
+                source: io::Error::from_raw_os_error(number),
+            },
+        })?;
+        let connection = Connection { own, volume: volume.to_path_buf(), conflicted: None };
+        let pid = numbers(libc::SYS_getpid, [0; 6]).unwrap_or(0) as u32;
+        let hello = Request::Hello { protocol: PROTOCOL_VERSION, command: command(), pid };
+        match connection.call(&hello)? {
+            Response::Welcome(welcome) if welcome.protocol == PROTOCOL_VERSION => Ok(connection),
+            Response::Welcome(welcome) => {
+                Err(ProtocolError::Version { ours: PROTOCOL_VERSION, theirs: welcome.protocol })
+            }
+            _ => Err(ProtocolError::Unexpected { request: "hello" }),
+        }
     }
 
     /// Keeps it for the next transaction.
@@ -76,6 +92,26 @@ impl Connection {
         let at = &raw mut poll as usize;
         self.own.is_there() && numbers(libc::SYS_poll, [at, 1, 0, 0, 0, 0]) == Ok(0)
     }
+}
+
+/// Connects to the owner. The protocol's own client uses libc, where this is a point of cancellation: a thread that is
+/// cancelled there would unwind out of the trap's handler.
+fn connect(volume: &Path) -> Result<Own, Errno> {
+    let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
+    let volume = CString::new(volume.as_os_str().as_bytes()).map_err(|_| Errno(libc::EINVAL))?;
+    let directory = openat(libc::AT_FDCWD, &volume, flags, 0)?;
+    // Short enough for a socket's address, however long the volume's path is.
+    let path = format!("/proc/self/fd/{}/{SOCKET_NAME}", directory.number());
+    let mut address = libc::sockaddr_un { sun_family: libc::AF_UNIX as u16, sun_path: [0; 108] };
+    for (to, from) in address.sun_path.iter_mut().zip(path.bytes()) {
+        *to = from as libc::c_char;
+    }
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
+    let socket = numbers(libc::SYS_socket, [libc::AF_UNIX as usize, kind as usize, 0, 0, 0, 0])?;
+    let socket = Fd::new(socket);
+    let (at, len) = (&raw const address as usize, size_of_val(&address));
+    numbers(libc::SYS_connect, [socket.number() as usize, at, len, 0, 0, 0])?;
+    Own::new(socket)
 }
 
 /// In a child: the descriptors are closed already.
