@@ -58,6 +58,9 @@ cases! {
     a_million_pairs_leave_nothing: "threads" "a_million_pairs";
     a_small_stack_is_enough: "threads" "a_small_stack";
 
+    a_kernel_without_dispatch_is_not_supported: "filters" "without_dispatch";
+    calls_that_seccomp_traps_go_to_the_programs_handler: "filters" "trapped_calls";
+
     the_library_may_be_loaded_late: "loaded" "in_every_thread";
     the_library_stays_when_it_is_closed: "loaded" "closed";
 }
