@@ -9,7 +9,7 @@ use crate::calls::system::{Fd, numbers, openat};
 use crate::calls::{inherited, locked};
 use crate::kernel::Errno;
 use std::ffi::CString;
-use std::io::{self, Read, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -21,6 +21,9 @@ static POOL: Mutex<Vec<Connection>> = Mutex::new(Vec::new());
 
 /// As many idle connections are kept.
 const IDLE_MAX: usize = 16;
+
+/// Most responses are not longer, and come with one call.
+const RESPONSE_BYTES: usize = 4096;
 
 /// A connection that has been greeted on.
 #[derive(Debug)]
@@ -79,7 +82,8 @@ impl Connection {
     pub fn call(&self, request: &Request) -> Result<Response, ProtocolError> {
         let mut stream = Stream(self.own.number() as usize);
         write_frame(&mut stream, request)?;
-        match read_frame(&mut stream)? {
+        // One request is in flight, so what arrives is its response and nothing else.
+        match read_frame(&mut BufReader::with_capacity(RESPONSE_BYTES, stream))? {
             None => Err(ProtocolError::Closed),
             Some(Response::Error { errno, message }) => Err(ProtocolError::Remote { errno, message }),
             Some(response) => Ok(response),

@@ -74,9 +74,15 @@ impl View {
         openat2(libc::AT_FDCWD, &path, flags, libc::RESOLVE_NO_SYMLINKS)
     }
 
-    /// A path in the view as the program knows it.
-    pub fn shown(&self, rest: &[u8]) -> Vec<u8> {
-        let point = self.table.entry(self.mount).point();
+    /// A path below the volume's root as the program knows it, through a mount that it has.
+    pub fn shown(&self, rest: &[u8], mount: usize) -> Vec<u8> {
+        let entry = self.table.entry(mount);
+        let (point, rest) = match mounts::below(rest, entry.root()) {
+            _ if entry.root().is_empty() => (entry.point(), rest),
+            Some(rest) => (entry.point(), rest),
+            // Moved to where that mount does not show it.
+            None => (self.table.entry(self.mount).point(), rest),
+        };
         match rest {
             [] if point.is_empty() => b"/".to_vec(),
             [] => point.to_vec(),

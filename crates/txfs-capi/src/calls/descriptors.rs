@@ -34,6 +34,15 @@ impl Class {
             Class::Twin(twin) => Some(twin.number()),
         }
     }
+
+    /// The mount through which the view was entered.
+    pub fn mount(&self) -> Option<usize> {
+        match self {
+            Class::Foreign => None,
+            Class::Inside(_, mount) => Some(*mount),
+            Class::Twin(twin) => Some(twin.mount()),
+        }
+    }
 }
 
 /// A descriptor in the view that stands for one on the base view.

@@ -24,7 +24,10 @@ pub fn decide(binding: &mut Binding, call: &Call) -> Option<Decided> {
 fn change(binding: &mut Binding, call: &Call) -> Decided {
     let moved = at_path(binding, libc::AT_FDCWD, call.arguments[0], true, |binding, place: &Place| {
         let fd = place_to_stand(place)?;
-        if place.inside { stand_inside(binding, fd) } else { leave(binding, fd.number()) }
+        match place.inside {
+            Some(mount) => stand_inside(binding, fd, mount),
+            None => leave(binding, fd.number()),
+        }
     })?;
     match moved {
         Action::Make => {
@@ -39,21 +42,21 @@ fn change(binding: &mut Binding, call: &Call) -> Decided {
 
 fn change_to_descriptor(binding: &mut Binding, call: &Call) -> Decided {
     let number = descriptor(call.arguments[0]);
-    let answer = match descriptors::class(binding, number)?.number() {
+    let class = descriptors::class(binding, number)?;
+    let answer = match class.number().zip(class.mount()) {
         None => leave(binding, number)?,
-        Some(number) => {
+        Some((number, mount)) => {
             let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
-            stand_inside(binding, openat(number, c".", flags, 0)?)?
+            stand_inside(binding, openat(number, c".", flags, 0)?, mount)?
         }
     };
     Ok(Action::Answer(answer as isize))
 }
 
-fn stand_inside(binding: &mut Binding, fd: Fd) -> Result<usize, Errno> {
+fn stand_inside(binding: &mut Binding, fd: Fd, mount: usize) -> Result<usize, Errno> {
     let flags = libc::AT_EMPTY_PATH | libc::AT_EACCESS;
     let arguments = [fd.number() as usize, c"".as_ptr() as usize, libc::X_OK as usize, flags as usize, 0, 0];
     make(libc::SYS_faccessat2, arguments)?;
-    let mount = binding.known_view().ok_or(Errno(libc::ESTALE))?.mount();
     binding.set_virtual_directory(Some((Own::new(fd)?, mount)));
     Ok(0)
 }
@@ -71,20 +74,18 @@ fn shown_directory(binding: &mut Binding) -> Result<Option<Vec<u8>>, Errno> {
         return Ok(None);
     }
     let here = current_directory(binding, &table)?;
-    if here.mount().is_none() {
-        return Ok(None);
-    }
+    let Some(mount) = here.mount() else { return Ok(None) };
     if system::status_of(here.number())?.links == 0 {
         return Err(Errno(libc::ENOENT));
     }
-    Ok(shown(binding, here.number())?.map(|(text, _)| text))
+    shown(binding, here.number(), mount)
 }
 
 /// The path of a descriptor's file in the view, as the program knows it.
-fn shown(binding: &Binding, number: RawFd) -> Result<Option<(Vec<u8>, bool)>, Errno> {
+fn shown(binding: &Binding, number: RawFd, mount: usize) -> Result<Option<Vec<u8>>, Errno> {
     let Some(view) = binding.known_view() else { return Ok(None) };
     let path = system::path_of(number)?;
-    Ok(view.relative(&path).map(|rest| (view.shown(rest), true)))
+    Ok(view.relative(&path).map(|rest| view.shown(rest, mount)))
 }
 
 fn tell(binding: &mut Binding, buffer: usize, size: usize) -> Decided {
@@ -132,8 +133,9 @@ fn shown_number(binding: &mut Binding, text: &[u8]) -> Result<Option<Vec<u8>>, E
     let Some(number) = std::str::from_utf8(text).ok().and_then(|text| text.parse::<RawFd>().ok()) else {
         return Ok(None);
     };
-    match descriptors::class(binding, number)?.number() {
-        Some(number) => Ok(shown(binding, number)?.map(|(text, _)| text)),
+    let class = descriptors::class(binding, number)?;
+    match class.number().zip(class.mount()) {
+        Some((number, mount)) => shown(binding, number, mount),
         None => Ok(None),
     }
 }

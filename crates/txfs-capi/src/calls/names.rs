@@ -80,7 +80,7 @@ impl End {
     }
 
     fn is_inside(&self) -> bool {
-        self.place.as_ref().is_some_and(|place| place.inside)
+        self.place.as_ref().is_some_and(|place| place.inside.is_some())
     }
 }
 
@@ -105,10 +105,10 @@ fn link(binding: &mut Binding, paths: [usize; 4], flags: usize) -> Decided {
     let from = if super::is_descriptor_itself(paths[1], flags) {
         let number = descriptor(paths[0]);
         let class = super::descriptors::class(binding, number)?;
-        let inside = class.number().map(|number| Place {
+        let inside = class.number().zip(class.mount()).map(|(number, mount)| Place {
             directory: super::resolve::Directory::Borrowed(number as RawFd),
             name: c"".into(),
-            inside: true,
+            inside: Some(mount),
             status: None,
         });
         End { directory: inside.as_ref().map_or(paths[0], Place::fd), address: paths[1], place: inside }

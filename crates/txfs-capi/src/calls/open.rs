@@ -56,17 +56,11 @@ fn open(binding: &mut Binding, directory: RawFd, address: usize, flags: i32, mod
             openat(place.directory.number(), &place.name, flags, mode)?
         };
         let number = fd.into_number();
-        if place.inside {
-            note(binding, place, number);
+        if let Some(mount) = place.inside {
+            descriptors::opened(binding, number, mount);
         }
         Ok(number as usize)
     })
-}
-
-fn note(binding: &Binding, _place: &Place, number: RawFd) {
-    if let Some(view) = binding.known_view() {
-        descriptors::opened(binding, number, view.mount());
-    }
 }
 
 /// With conditions on the way. What must stay beneath a directory is followed by the kernel alone, from that directory
@@ -91,8 +85,8 @@ fn open_how(binding: &mut Binding, directory: RawFd, address: usize, how: usize,
     at_path(binding, directory, address, follows(flags as i32), |binding, place| {
         let arguments = [place.fd(), place.name(), how, len, 0, 0];
         let number = super::make(libc::SYS_openat2, arguments)?;
-        if place.inside {
-            note(binding, place, number as RawFd);
+        if let Some(mount) = place.inside {
+            descriptors::opened(binding, number as RawFd, mount);
         }
         Ok(number)
     })

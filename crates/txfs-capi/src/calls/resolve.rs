@@ -8,6 +8,7 @@ use super::mounts::{Table, below};
 use super::system::{self, Fd, Status, c_text, openat, openat2, readlink, status, status_of};
 use crate::kernel::Errno;
 use crate::transaction::{Binding, View};
+use std::borrow::Cow;
 use std::ffi::{CStr, CString};
 use std::os::fd::RawFd;
 use std::sync::Arc;
@@ -33,8 +34,8 @@ pub struct Place {
     pub directory: Directory,
     /// `.` for the directory itself, and empty where it is no directory but the very file. With the path's trailing slash.
     pub name: CString,
-    /// In the view, or outside after all.
-    pub inside: bool,
+    /// The mount through which the view was entered; none outside.
+    pub inside: Option<usize>,
     /// What is there; none where nothing is.
     pub status: Option<Status>,
 }
@@ -90,7 +91,7 @@ pub fn resolve(
     let nofollow = if follow { 0 } else { libc::O_NOFOLLOW };
     if bytes[0] == b'/' {
         if !has_parent_steps(bytes) {
-            match table.holding(bytes) {
+            match table.holding(&without_empty_steps(bytes)) {
                 Some((index, rest)) => {
                     let view = binding.view(table.entry(index).mount.device)?;
                     let rest = joined(table.entry(index).root(), rest);
@@ -98,7 +99,7 @@ pub fn resolve(
                         return Ok(Resolved::Unchanged);
                     }
                     let start = Directory::Borrowed(view.root());
-                    if let Some(place) = straight(start, &rest, follow)? {
+                    if let Some(place) = straight(start, index, &rest, follow)? {
                         return Ok(Resolved::At(place));
                     }
                 }
@@ -122,7 +123,7 @@ pub fn resolve(
     };
     match start.inside {
         Some(mount) if !table.has_mounts_on(mount) => {
-            if let Some(place) = straight(Directory::Borrowed(start.number()), bytes, follow)? {
+            if let Some(place) = straight(Directory::Borrowed(start.number()), mount, bytes, follow)? {
                 return Ok(Resolved::At(Place { directory: kept(place.directory, start), ..place }));
             }
         }
@@ -141,6 +142,25 @@ pub fn resolve(
 /// Whether a path has a component `..`.
 fn has_parent_steps(path: &[u8]) -> bool {
     path.split(|byte| *byte == b'/').any(|name| name == b"..")
+}
+
+/// The path with single slashes and no component `.`, but at its end.
+fn without_empty_steps(path: &[u8]) -> Cow<'_, [u8]> {
+    if !path.windows(2).any(|two| two == b"//" || two == b"/.") {
+        return Cow::Borrowed(path);
+    }
+    let mut names: Vec<&[u8]> = Vec::new();
+    for name in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
+        if name != b"." {
+            names.push(name);
+        }
+    }
+    let end: &[u8] = match path.rsplit(|byte| *byte == b'/').next() {
+        Some(b"") => b"/",
+        Some(b".") => b"/.",
+        _ => b"",
+    };
+    Cow::Owned([b"/", &names.join(&b'/')[..], end].concat())
 }
 
 /// Whether a path below a volume's root leads to what only the mount has.
@@ -186,7 +206,7 @@ fn with_slash(name: &[u8], slash: bool) -> CString {
 }
 
 /// Below a directory in the view, as long as the way has no symbolic links and does not leave it; none if it has.
-fn straight(start: Directory, path: &[u8], follow: bool) -> Result<Option<Place>, Errno> {
+fn straight(start: Directory, mount: usize, path: &[u8], follow: bool) -> Result<Option<Place>, Errno> {
     let (parent, name, slash) = split(path);
     let directory = if parent.is_empty() {
         start
@@ -199,13 +219,13 @@ fn straight(start: Directory, path: &[u8], follow: bool) -> Result<Option<Place>
     };
     if name.is_empty() {
         let status = status_of(directory.number())?;
-        return Ok(Some(Place { directory, name: c".".into(), inside: true, status: Some(status) }));
+        return Ok(Some(Place { directory, name: c".".into(), inside: Some(mount), status: Some(status) }));
     }
     let found = entry_status(directory.number(), &c_text(name.to_vec()))?;
     if found.is_some_and(|found| found.is_symlink()) && (follow || slash) {
         return Ok(None);
     }
-    Ok(Some(Place { directory, name: with_slash(name, slash), inside: true, status: found }))
+    Ok(Some(Place { directory, name: with_slash(name, slash), inside: Some(mount), status: found }))
 }
 
 /// What a name stands for; none where there is nothing of that name.
@@ -320,8 +340,8 @@ impl<'a> Walk<'a> {
     }
 
     fn run(mut self, mut here: Here) -> Result<Resolved, Errno> {
-        self.touched |= here.inside.is_some();
         while let Some(name) = self.left.pop() {
+            self.touched |= here.inside.is_some();
             if name == b"." {
                 continue;
             }
@@ -337,8 +357,8 @@ impl<'a> Walk<'a> {
             } else {
                 here = self.step(here, &name)?;
             }
-            self.touched |= here.inside.is_some();
         }
+        self.touched |= here.inside.is_some();
         let status = status_of(here.number())?;
         let name = if status.is_directory() { c"." } else { c"" };
         self.done(here, name.into(), Some(status))
@@ -348,8 +368,7 @@ impl<'a> Walk<'a> {
         if !self.touched {
             return Ok(Resolved::Unchanged);
         }
-        let inside = here.inside.is_some();
-        Ok(Resolved::At(Place { directory: here.directory, name, inside, status }))
+        Ok(Resolved::At(Place { directory: here.directory, name, inside: here.inside, status }))
     }
 
     /// The last name of the path, which need not exist.
@@ -508,6 +527,15 @@ mod tests {
         assert_eq!(split(b"."), (&b"."[..], &b""[..], false));
         assert_eq!(split(b""), (&b""[..], &b""[..], false));
         assert_eq!(split(b"a//b"), (&b"a//"[..], &b"b"[..], false));
+    }
+
+    #[test]
+    fn empty_steps_go() {
+        assert_eq!(&without_empty_steps(b"//a/./b//c")[..], b"/a/b/c");
+        assert_eq!(&without_empty_steps(b"/a//")[..], b"/a/");
+        assert_eq!(&without_empty_steps(b"/a/.")[..], b"/a/.");
+        assert_eq!(&without_empty_steps(b"/a/.b")[..], b"/a/.b");
+        assert_eq!(&without_empty_steps(b"/a/")[..], b"/a/");
     }
 
     #[test]
