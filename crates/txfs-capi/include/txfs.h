@@ -70,6 +70,16 @@ int fs_tx_abort(void);
 int fs_tx_dirfd(void);
 
 /*
+ * Several threads or processes in one transaction: fs_tx_fd gives a new descriptor of the transaction, which others have
+ * by fork or over a socket, and with which they join it. It lives while somebody takes part; the commit or abort by any
+ * of them ends it for all. fs_tx_leave takes part no longer; the last one to leave aborts it. The caller closes the
+ * descriptor. EBUSY: the thread is in a transaction. ESTALE: the transaction has ended.
+ */
+int fs_tx_fd(void);
+int fs_tx_join(int fd);
+int fs_tx_leave(void);
+
+/*
  * What the thread's last transaction has met, as JSON, the same as of `txfs run --json`. The text lives until the thread
  * begins its next transaction. ENODATA: no conflict.
  */

@@ -122,17 +122,29 @@ fn end(how: End) -> Result<c_int, Errno> {
             }
             return Ok(0);
         }
-        let result = binding.end(how);
-        let binding = ptr::from_mut(binding);
-        if !trap::is_on() {
-            drop(transaction::leave_explicitly());
-            return result.map(|()| 0);
-        }
-        trap::leave();
-        // SAFETY: made by `begin`; after `leave` nothing has it any more.
-        drop(unsafe { Box::from_raw(binding) });
-        result.map(|()| 0)
+        finish(binding, |binding| binding.end(how))
     })
+}
+
+/// Unbinds the thread, however deep it is.
+fn unbind(last: impl FnOnce(&mut Binding) -> Result<(), Errno>) -> Result<c_int, Errno> {
+    trap::uninterrupted(|| finish(transaction::bound().ok_or(Errno(libc::EINVAL))?, last))
+}
+
+fn finish(
+    binding: &'static mut Binding,
+    last: impl FnOnce(&mut Binding) -> Result<(), Errno>,
+) -> Result<c_int, Errno> {
+    let result = last(binding);
+    let binding = ptr::from_mut(binding);
+    if !trap::is_on() {
+        drop(transaction::leave_explicitly());
+        return result.map(|()| 0);
+    }
+    trap::leave();
+    // SAFETY: made by `begin` or `fs_tx_join`; after `leave` nothing has it any more.
+    drop(unsafe { Box::from_raw(binding) });
+    result.map(|()| 0)
 }
 
 /// A descriptor of the root of the transaction's view, for the `*at` calls; the caller closes it.
@@ -147,6 +159,48 @@ pub extern "C" fn fs_tx_dirfd() -> c_int {
         descriptors::opened(binding, number, view.mount());
         Ok(number)
     }))
+}
+
+/// A descriptor by which other threads and processes join the transaction; the caller closes it.
+#[unsafe(no_mangle)]
+pub extern "C" fn fs_tx_fd() -> c_int {
+    trap::notice_new_process();
+    answer(trap::uninterrupted(|| {
+        let binding = transaction::bound().ok_or(Errno(libc::EINVAL))?;
+        let view = binding.forced_view()?;
+        // Not noted: at the end it goes on to mean this transaction.
+        let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
+        Ok(openat(view.root(), c".", flags, 0)?.into_number())
+    }))
+}
+
+/// Binds the calling thread to a transaction of another one.
+#[unsafe(no_mangle)]
+pub extern "C" fn fs_tx_join(fd: c_int) -> c_int {
+    trap::notice_new_process();
+    let binding = trap::uninterrupted(|| match transaction::bound() {
+        Some(_) => Err(Errno(libc::EBUSY)),
+        None => Binding::joined(fd).map(Box::new),
+    });
+    answer(binding.and_then(|binding| {
+        transaction::set_report(None);
+        let binding = Box::into_raw(binding);
+        let entered = NonNull::new(binding.cast()).ok_or(Errno(libc::ENOMEM)).and_then(trap::enter);
+        if let Err(error) = entered {
+            // SAFETY: made above, and not taken over.
+            let mut binding = unsafe { Box::from_raw(binding) };
+            let _ = trap::uninterrupted(|| binding.leave());
+            return Err(error);
+        }
+        Ok(0)
+    }))
+}
+
+/// Unbinds the calling thread; the transaction goes on as long as somebody takes part.
+#[unsafe(no_mangle)]
+pub extern "C" fn fs_tx_leave() -> c_int {
+    trap::notice_new_process();
+    answer(unbind(Binding::leave))
 }
 
 /// What the thread's last transaction has met, as JSON, until it begins the next one.

@@ -9,7 +9,7 @@ use crate::calls::descriptors::{self, Descriptors};
 use crate::calls::mounts::{self, Table};
 use crate::calls::own::{self, Own};
 use crate::calls::system::{self, Fd, Node, c_text, openat, openat2, status_of};
-use crate::calls::{locked, maps};
+use crate::calls::{inherited, locked, maps};
 use crate::connection::{self, Connection, thread};
 use crate::kernel::Errno;
 use crate::trap;
@@ -18,8 +18,8 @@ use std::ffi::{CString, c_char};
 use std::os::fd::RawFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
-use txfs_protocol::{ConflictReport, Durability, Isolation, Policy, Request, Response};
+use std::sync::{Arc, Mutex, Weak};
+use txfs_protocol::{Begun, ConflictReport, Durability, Isolation, Policy, Request, Response};
 
 /// What a transaction is begun with.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,6 +43,8 @@ pub struct View {
     root_node: Node,
     /// The mount of the volume's whole tree.
     mount: usize,
+    /// The transaction's number.
+    transaction: u64,
     /// The view's path, as the kernel shows it.
     prefix: Vec<u8>,
     table: Arc<Table>,
@@ -60,6 +62,11 @@ impl View {
     /// The mount of the volume's whole tree.
     pub fn mount(&self) -> usize {
         self.mount
+    }
+
+    /// The transaction's number.
+    pub fn transaction(&self) -> u64 {
+        self.transaction
     }
 
     /// What is left of a path in the view below its root; none for a path elsewhere.
@@ -112,6 +119,9 @@ pub struct Shared {
     connection: Mutex<Option<Connection>>,
 }
 
+/// The transactions that threads of this process are in: whoever joins one of them shares it. A leaf.
+static SHARED: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
+
 /// What a thread is in between begin and end.
 #[derive(Debug)]
 pub struct Binding {
@@ -121,6 +131,8 @@ pub struct Binding {
     doomed: bool,
     /// It could not be begun when it was to be.
     failed: Option<Errno>,
+    /// It was begun by somebody else.
+    joined: bool,
     shared: Option<Arc<Shared>>,
     table: Option<Arc<Table>>,
     /// Paths that calls were made with after the handler, and what they lead to.
@@ -135,6 +147,7 @@ impl Binding {
             options,
             doomed: false,
             failed: None,
+            joined: false,
             shared: None,
             table: None,
             kept: Vec::new(),
@@ -194,7 +207,7 @@ impl Binding {
         match begin(&self.options, table, device) {
             Ok(shared) => {
                 let view = shared.view.clone();
-                self.shared = Some(Arc::new(shared));
+                self.shared = Some(shared);
                 Ok(view)
             }
             Err(error) => {
@@ -265,6 +278,30 @@ impl Binding {
         self.doomed = true;
     }
 
+    /// Others may take part.
+    fn is_shared(&self) -> bool {
+        self.joined || self.shared.as_ref().is_some_and(|shared| Arc::strong_count(shared) > 1)
+    }
+
+    /// A binding to the transaction whose view's root a descriptor is.
+    pub fn joined(root: RawFd) -> Result<Binding, Errno> {
+        let table = mounts::current()?;
+        let mut binding = Binding::new(Options::default());
+        binding.shared = Some(join(table.clone(), root)?);
+        binding.table = Some(table);
+        binding.joined = true;
+        Ok(binding)
+    }
+
+    /// Takes part no longer; the transaction goes on as long as somebody takes part.
+    pub fn leave(&mut self) -> Result<(), Errno> {
+        let Some(shared) = self.shared.take().and_then(Arc::into_inner) else { return Ok(()) };
+        let Some(connection) = locked(&shared.connection).take() else { return Ok(()) };
+        connection.call(&Request::Leave).map_err(|error| Errno::from(&error))?;
+        connection.put_back();
+        Ok(())
+    }
+
     /// Ends the transaction, if it has begun.
     pub fn end(&mut self, how: End) -> Result<(), Errno> {
         let failed = self.failed.take();
@@ -285,7 +322,7 @@ impl Binding {
 }
 
 /// Begins a transaction on the volume with this device number.
-fn begin(options: &Options, table: Arc<Table>, device: (u32, u32)) -> Result<Shared, Errno> {
+fn begin(options: &Options, table: Arc<Table>, device: (u32, u32)) -> Result<Arc<Shared>, Errno> {
     // Only a part of the volume is mounted here, so its views cannot be reached.
     let mount = table.whole(device).ok_or(Errno(libc::ENOTSUP))?;
     let entry = table.entry(mount);
@@ -304,27 +341,76 @@ fn begin(options: &Options, table: Arc<Table>, device: (u32, u32)) -> Result<Sha
         Response::Begun(begun) => begun,
         _ => return Err(Errno(libc::EPROTO)),
     };
+    shared(table.clone(), mount, connection, &begun)
+}
+
+/// Takes part in the transaction whose view's root a descriptor is.
+fn join(table: Arc<Table>, root: RawFd) -> Result<Arc<Shared>, Errno> {
+    let found = status_of(root)?;
+    let reached = table.reached(&found).ok_or(Errno(libc::EINVAL))?;
+    let path = system::path_of(root)?;
+    let rest = mounts::below(&path, table.entry(reached).point()).ok_or(Errno(libc::EINVAL))?;
+    let name = mounts::below(rest, txfs_protocol::VIEWS_DIRECTORY.as_bytes()).ok_or(Errno(libc::EINVAL))?;
+    if name.is_empty() || name.contains(&b'/') {
+        return Err(Errno(libc::EINVAL));
+    }
+    let mut all = locked(&SHARED);
+    all.retain(|shared| shared.strong_count() > 0);
+    let known = all.iter().filter_map(Weak::upgrade).find(|shared| shared.view.prefix.ends_with(name));
+    drop(all);
+    if let Some(known) = known {
+        return Ok(known);
+    }
+    let mount = table.whole(found.node.device).ok_or(Errno(libc::ENOTSUP))?;
+    let volume = table.entry(mount).mount.volume().ok_or(Errno(libc::ENOTSUP))?.to_path_buf();
+    let connection = Connection::take(&volume).map_err(|error| Errno::from(&error))?;
+    let begun = match connection.call(&Request::Join { view: rest.to_vec().into() }) {
+        Ok(Response::Begun(begun)) => begun,
+        Ok(_) => return Err(Errno(libc::EPROTO)),
+        Err(error) => {
+            connection.put_back();
+            return Err(Errno::from(&error));
+        }
+    };
+    shared(table, mount, connection, &begun)
+}
+
+/// Opens the view of a transaction that has begun on a connection.
+fn shared(
+    table: Arc<Table>,
+    mount: usize,
+    connection: Connection,
+    begun: &Begun,
+) -> Result<Arc<Shared>, Errno> {
+    let entry = table.entry(mount);
     let opened = || {
         let prefix = [entry.point(), b"/", &begun.view.0].concat();
         let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
         let root = Own::new(openat(libc::AT_FDCWD, &c_text(prefix.clone()), flags, 0)?)?;
         let root_node = status_of(root.number())?.node;
-        if root_node.device != device {
+        if root_node.device != entry.mount.device {
             // Something else is mounted over it.
             return Err(Errno(libc::ENOTSUP));
         }
-        Ok(View { root, root_node, mount, prefix, table: table.clone() })
+        let (transaction, table) = (begun.transaction, table.clone());
+        Ok(View { root, root_node, mount, transaction, prefix, table })
     };
     match opened() {
-        Ok(view) => Ok(Shared {
-            view: Arc::new(view),
-            descriptors: Mutex::default(),
-            directory: Mutex::default(),
-            mapped: AtomicBool::new(false),
-            connection: Mutex::new(Some(connection)),
-        }),
+        Ok(view) => {
+            let shared = Arc::new(Shared {
+                view: Arc::new(view),
+                descriptors: Mutex::default(),
+                directory: Mutex::default(),
+                mapped: AtomicBool::new(false),
+                connection: Mutex::new(Some(connection)),
+            });
+            let mut all = locked(&SHARED);
+            all.retain(|shared| shared.strong_count() > 0);
+            all.push(Arc::downgrade(&shared));
+            Ok(shared)
+        }
         Err(error) => {
-            if connection.call(&Request::Abort).is_ok() {
+            if connection.call(&Request::Leave).is_ok() {
                 connection.put_back();
             }
             Err(error)
@@ -448,7 +534,8 @@ pub fn report() -> *const c_char {
 /// A thread ends in its transaction.
 pub fn thread_exits() {
     if let Some(binding) = bound() {
-        let _ = binding.end(End::Abort);
+        // Where others take part, it goes on without this thread.
+        let _ = if binding.is_shared() { binding.leave() } else { binding.end(End::Abort) };
         if trap::is_on() {
             let binding = std::ptr::from_mut(binding);
             // SAFETY: it came from a box, and the trap asks for it no more: the thread leaves it right after this.
@@ -461,6 +548,8 @@ pub fn thread_exits() {
 pub fn forked() {
     // Its descriptors are closed, and what else it has is memory.
     std::mem::forget(leave_explicitly());
+    // Its threads are the parent's.
+    std::mem::forget(inherited(&SHARED));
     own::close_all();
     mounts::forget();
     connection::forget_all();

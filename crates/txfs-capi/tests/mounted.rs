@@ -124,6 +124,10 @@ tests! {
     a_child_is_outside: "isolation" "a_child_is_outside";
     threads_agree_about_two_files: "isolation" "random_operations_on_two_files";
     a_directory_descriptor_works_without_interception: "isolation" "explicit_transactions";
+    threads_join_a_transaction: "isolation" "threads_join";
+    processes_join_a_transaction: "isolation" "processes_join";
+    files_without_a_name_are_part_of_it: "descriptors" "without_a_name";
+    a_temporary_file_gets_a_name: "descriptors" "temporary_file_gets_a_name";
     other_places_are_left_alone: "isolation" "other_places_are_left_alone";
     pairs_leave_nothing: "isolation" "pairs";
 }

@@ -9,6 +9,11 @@
 //!
 //! What was deleted or overwritten may still be seen by snapshots. Who finds no space for that reason waits for them,
 //! with no lock held, as long as now and then one of them ends.
+//!
+//! Space comes free, and is taken again, while somebody finds out that there is none. So nobody is refused for what was so
+//! a moment ago: only if from before his own attempt to gain some until the end no segment came free, none was being made,
+//! none waited for readers or for a checkpoint. How many can be taken at two moments tells nothing about that, since
+//! whoever cleans takes what came free at once, to gain more with it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,6 +31,9 @@ use crate::txn::registry::Waited;
 
 /// What a commit that would exceed the limit of live data is told that it lacks space for.
 const MORE_DATA: &str = "more file data";
+/// What one that needs several segments at once lacks space for. What it has written before it fails is garbage, so it is
+/// not tried again for ever.
+pub(crate) const MANY_CHANGES: &str = "all changes of a large transaction";
 /// How often one commit cleans before it gives up.
 const ROUNDS_MAX: u32 = 64;
 /// How long somebody waits for readers who could clean more instead: moving data needs space and costs more than a
@@ -44,8 +52,10 @@ pub(crate) struct ReadyWanted {
 /// What came of making room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Room {
-    /// It is worth trying again.
+    /// It is worth trying again, thanks to the caller's own work.
     Made,
+    /// It is worth trying again, since space came free for all, or is about to.
+    Changed,
     /// Nothing can be gained.
     None,
     /// Readers hold it, and do not end.
@@ -83,14 +93,16 @@ impl Shared {
     ) -> Result<T> {
         let mut rounds = 0;
         loop {
+            let freed = self.pool.freed();
             let doing = match step() {
                 Err(EngineError::NoSpace { doing }) if doing != MORE_DATA && rounds < ROUNDS_MAX => doing,
                 other => return other,
             };
-            rounds += 1;
             own.filter(|_| committing).inspect(|snapshot| snapshot.release_data());
-            match self.make_room(own.and_then(Snapshot::reads_at))? {
-                Room::Made => {}
+            match self.make_room(own.and_then(Snapshot::reads_at), freed)? {
+                // That others are faster is no reason to give up: it only happens while they get something done.
+                Room::Changed if doing != MANY_CHANGES => {}
+                Room::Made | Room::Changed => rounds += 1,
                 Room::None => return Err(EngineError::NoSpace { doing }),
                 Room::Held => {
                     let (segments, waited) = (self.pool.counts().2 as u64, self.options.reader_patience);
@@ -101,16 +113,23 @@ impl Shared {
     }
 
     /// Gains segments by a checkpoint where it frees some, and by cleaning otherwise; then waits for readers that still
-    /// see what was freed. `own` is the commit of the caller's own snapshot, if it is one of the readers.
-    fn make_room(&self, own: Option<u64>) -> Result<Room> {
+    /// see what was freed. `own` is the commit of the caller's own snapshot, if it is one of the readers; `freed` is what
+    /// [`crate::log::SegmentPool::freed`] said before the caller found no space.
+    fn make_room(&self, own: Option<u64>, freed: u64) -> Result<Room> {
         self.pool.wait_for_made();
-        let (before, helped) = {
+        let (before, dead, helped) = {
             let mut cleaner = self.cleaning.lock();
             let before = self.available()?;
+            // Whoever cleaned while the caller waited for the lock did it for both: even if no more segments are left than
+            // before, there may be room in the present one.
+            if self.pool.freed() != freed {
+                return Ok(Room::Changed);
+            }
             if before > RESERVED_SEGMENTS {
                 return Ok(Room::Made);
             }
-            let outcome = if self.dead_segments() {
+            let dead = self.dead_segments();
+            let outcome = if dead {
                 self.checkpoint().map(|()| true)
             } else if self.pool.counts().2 >= RETIRED_MAX && !self.is_worth_cleaning(&cleaner) {
                 Ok(false)
@@ -118,12 +137,19 @@ impl Shared {
                 self.clean_in_need(&mut cleaner).map(|report| report.segments > 0)
             };
             match outcome {
-                Ok(helped) => (before, helped),
-                Err(EngineError::NoSpace { .. }) => (before, false),
+                Ok(helped) => (before, dead, helped),
+                Err(EngineError::NoSpace { .. }) => (before, dead, false),
                 Err(error) => return Err(error),
             }
         };
-        if self.available()? > before {
+        // The lock is given up: others may have cleaned since, with what came free. Then nothing is retired any more, and no
+        // more segments are left than before.
+        let now = self.available()?;
+        let outlook = self.pool.outlook(own);
+        if !helped && (outlook.freed != freed || outlook.making || !dead && self.dead_segments()) {
+            return Ok(Room::Changed);
+        }
+        if now > before {
             return Ok(Room::Made);
         }
         // Nobody is kept from anything meanwhile: those who are waited for may want to write as well.
@@ -132,11 +158,12 @@ impl Shared {
             (true, true) => MOMENT.min(self.options.reader_patience),
             (true, false) => Duration::ZERO,
         };
-        let waited =
-            self.pool.first_retired(own).map(|life| self.registry.wait_for_readers(life, patience, !helped));
+        let waits = !outlook.lives.is_empty();
+        let waited = waits.then(|| self.registry.wait_for_readers(&outlook.lives, patience, !helped));
         Ok(match waited {
-            Some(Waited::Freed) => Room::Made,
             _ if helped => Room::Made,
+            Some(Waited::Freed) => Room::Changed,
+            Some(Waited::InVain) if self.pool.freed() != freed => Room::Changed,
             Some(Waited::InVain) if !self.options.reader_patience.is_zero() => Room::Held,
             _ => Room::None,
         })

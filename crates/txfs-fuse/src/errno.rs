@@ -8,6 +8,12 @@ impl Errno {
     pub(crate) const PERM: Errno = Errno(1);
     pub(crate) const NOENT: Errno = Errno(2);
     pub(crate) const IO: Errno = Errno(5);
+    pub(crate) const ACCES: Errno = Errno(13);
+    pub(crate) const BUSY: Errno = Errno(16);
+    pub(crate) const ISDIR: Errno = Errno(21);
+    pub(crate) const NOTTY: Errno = Errno(25);
+    pub(crate) const ROFS: Errno = Errno(30);
+    pub(crate) const DQUOT: Errno = Errno(122);
     pub(crate) const NODATA: Errno = Errno(61);
     pub(crate) const EXIST: Errno = Errno(17);
     pub(crate) const NOSPC: Errno = Errno(28);

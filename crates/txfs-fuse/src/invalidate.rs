@@ -17,7 +17,8 @@
 //! attributes from before the commit, or while its FORGET is. So for such a node the kernel is told again until it
 //! knows it or has forgotten it.
 
-use crate::nodes::{NodeId, Unversioned};
+use crate::nodes::{NODES_DIRECTORY, NodeId, Unversioned};
+use crate::tokens::Token;
 use crate::views::{MountView, Views};
 use crate::wire::device::Device;
 use parking_lot::Mutex;
@@ -40,6 +41,8 @@ const SECOND_TIME_AFTER: Duration = Duration::from_secs(1);
 /// between two looks.
 const FORGET_PAUSE_MIN: Duration = Duration::from_millis(100);
 const FORGET_PAUSE_MAX: Duration = Duration::from_secs(60);
+/// How long used names of nodes gather before the kernel drops them.
+const NAMES_GATHER: Duration = Duration::from_millis(20);
 /// Nodes in one notification.
 const PRUNED_TOGETHER: usize = 1000;
 
@@ -53,6 +56,7 @@ pub(crate) struct Invalidator {
     device: Arc<Device>,
     views: Arc<Views>,
     queue: Mutex<Option<Sender<Due>>>,
+    used_names: Arc<Mutex<Vec<Token>>>,
 }
 
 /// What is to be done at a time.
@@ -64,22 +68,24 @@ struct Due {
 enum Task {
     /// Invalidate a node.
     Invalidate(NodeId),
+    /// Make the kernel drop the names of nodes that have been used.
+    DropNames,
     /// See to it that the kernel forgets a view that has ended; look again after so long.
     Forget(Weak<MountView>, Duration),
 }
 
 impl Invalidator {
     pub(crate) fn new(device: Arc<Device>, views: Arc<Views>) -> Arc<Invalidator> {
-        Arc::new(Invalidator { device, views, queue: Mutex::new(None) })
+        Arc::new(Invalidator { device, views, queue: Mutex::new(None), used_names: Arc::default() })
     }
 
     /// Starts the thread for `later`.
     pub(crate) fn start(self: &Arc<Invalidator>) -> std::io::Result<()> {
         let (sender, receiver) = channel();
-        let device = self.device.clone();
+        let (device, used_names) = (self.device.clone(), self.used_names.clone());
         std::thread::Builder::new()
             .name("txfs-invalidate".into())
-            .spawn(move || invalidate_all(&device, &receiver))?;
+            .spawn(move || invalidate_all(&device, &receiver, &used_names))?;
         *self.queue.lock() = Some(sender);
         Ok(())
     }
@@ -97,6 +103,17 @@ impl Invalidator {
     /// Drops all that the kernel knows of a node, soon, on another thread: for threads that serve requests.
     pub(crate) fn later(&self, node: NodeId) {
         self.enqueue(Due { task: Task::Invalidate(node), at: Instant::now() });
+    }
+
+    /// Makes the kernel drop a name in `.txfs/node`, soon: it would keep it, and with it the file, for as long as there is
+    /// memory. The file that has been opened by it stays open. For threads that serve requests.
+    pub(crate) fn drop_used_name(&self, name: Token) {
+        let mut names = self.used_names.lock();
+        names.push(name);
+        if names.len() == 1 {
+            drop(names);
+            self.enqueue(Due { task: Task::DropNames, at: Instant::now() + NAMES_GATHER });
+        }
     }
 
     fn enqueue(&self, due: Due) {
@@ -275,7 +292,7 @@ impl CommitObserver for Observer {
     }
 }
 
-fn invalidate_all(device: &Device, queue: &Receiver<Due>) {
+fn invalidate_all(device: &Device, queue: &Receiver<Due>, used_names: &Mutex<Vec<Token>>) {
     let mut waiting: Vec<Due> = Vec::new();
     loop {
         let next = waiting.iter().map(|due| due.at).min();
@@ -294,6 +311,13 @@ fn invalidate_all(device: &Device, queue: &Receiver<Due>) {
                 Task::Invalidate(node) => {
                     if let Err(error) = device.invalidate_inode(node.0, 0, 0) {
                         log::debug!("invalidating node {:#x}: {error}", node.0);
+                    }
+                }
+                Task::DropNames => {
+                    for name in std::mem::take(&mut *used_names.lock()) {
+                        if let Err(error) = device.invalidate_entry(NODES_DIRECTORY.0, &name) {
+                            log::debug!("invalidating the name of a node: {error}");
+                        }
                     }
                 }
                 Task::Forget(view, pause) => {

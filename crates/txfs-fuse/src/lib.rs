@@ -7,11 +7,13 @@
 //!
 //! * `wire`: the FUSE protocol, bytes only.
 //! * `filesystem`: requests to operations. `nodes`, `views`: what node ids mean. `invalidate`: cache coherence.
-//!   `forgotten`: what the kernel uses no more.
+//!   `forgotten`: what the kernel uses no more. `tokens`: names for files that are open. `groups`: file groups.
+//!   `sharing`: who takes part in a transaction.
 //! * `control`: the socket. `attach`: mount(2) and fusermount3. `session`: threads, and an orderly end.
 //!
 //! # Locks
-//! All locks here are leaves: nothing waits for the kernel or calls the volume while one is held. A thread that serves
+//! All locks here are leaves: nothing waits for the kernel or calls the volume while one is held. The exception is
+//! `sharing`, a lock between connections. A thread that serves
 //! requests never waits for a control thread, and never touches the mount.
 
 mod attach;
@@ -20,10 +22,13 @@ mod errno;
 mod error;
 mod filesystem;
 mod forgotten;
+mod groups;
 mod invalidate;
 mod nodes;
 mod options;
 mod session;
+mod sharing;
+mod tokens;
 mod views;
 mod wire;
 

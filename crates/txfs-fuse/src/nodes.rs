@@ -1,7 +1,7 @@
 //! Node ids, and which nodes the kernel knows.
 //!
 //! A node id is what the kernel calls a file by: `(view << 48) | inode number`. View 0 is the base view, so there node
-//! ids and inode numbers agree; view 0xFFFF holds what only the mount has (`.txfs`, `.txfs/tx`, `.txfs/probe`).
+//! ids and inode numbers agree; view 0xFFFF holds what only the mount has (`.txfs` and what is directly in it).
 //! Inode numbers shown to programs never contain the view.
 //!
 //! A `NodeTable` counts the kernel's references to the nodes of one view: every LOOKUP or CREATE reply (and every
@@ -32,6 +32,9 @@ pub(crate) const PROBE_FILE: NodeId = NodeId::join(MOUNT_VIEW, 3);
 
 /// `.txfs/snapshots`.
 pub(crate) const SNAPSHOTS_DIRECTORY: NodeId = NodeId::join(MOUNT_VIEW, 4);
+
+/// `.txfs/node`.
+pub(crate) const NODES_DIRECTORY: NodeId = NodeId::join(MOUNT_VIEW, 5);
 
 const INO_BITS: u32 = 48;
 const INO_MAX: Ino = (1 << INO_BITS) - 1;

@@ -83,6 +83,8 @@ fn start(
         views,
         counts: MessageCounts::new(),
         invalidator,
+        tokens: Default::default(),
+        groups: Default::default(),
         owner: (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw()),
     });
     let shared = Arc::new(Shared {

@@ -6,13 +6,15 @@
 //! never means something new.
 //! A named snapshot has a directory in `.txfs/snapshots`, which is not listed either. Its view is opened when it is looked up,
 //! and closed when the kernel has forgotten all of it.
-//! Locks: `Views::open` is a leaf.
+//! Locks: `Views::open` is a leaf; under `TransactionView::held` only the node table's are taken.
 
 use crate::errno::Errno;
 use crate::forgotten::Forgotten;
+use crate::groups::Key;
 use crate::nodes::{BASE_VIEW, MOUNT_VIEW, NodeId, NodeTable, ViewIndex};
-use parking_lot::RwLock;
-use std::collections::HashMap;
+use crate::sharing::Sharing;
+use parking_lot::{Mutex, RwLock};
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -37,7 +39,8 @@ pub(crate) struct MountView {
 
 pub(crate) enum ViewKind {
     Base(BaseView),
-    Transaction(TransactionView),
+    // Boxed: the others are small.
+    Transaction(Box<TransactionView>),
     /// A named snapshot: the whole mount, or a directory in `.txfs/snapshots`.
     Snapshot(SnapshotView),
 }
@@ -50,6 +53,19 @@ pub(crate) struct TransactionView {
     pub began: Instant,
     /// Bytes written through the view.
     pub written_bytes: AtomicU64,
+    /// Who takes part.
+    pub sharing: Sharing,
+    /// The file group whose transaction it is.
+    pub group: Option<Key>,
+    /// Nodes without a name, each kept in the base view by one reference for as long as the kernel knows it here.
+    held: Mutex<HashSet<Ino>>,
+}
+
+impl TransactionView {
+    /// Whether a user may take part, and open files in the view without its name.
+    pub(crate) fn is_open_to(&self, uid: u32) -> bool {
+        uid == 0 || uid == self.beginner.uid
+    }
 }
 
 impl MountView {
@@ -102,6 +118,8 @@ pub(crate) struct Views {
 struct Registry {
     by_index: HashMap<ViewIndex, Arc<MountView>>,
     by_name: HashMap<Vec<u8>, ViewIndex>,
+    /// Views of open transactions by their numbers.
+    by_transaction: HashMap<u64, ViewIndex>,
     /// Views of named snapshots, as long as the kernel knows anything of them.
     snapshots: HashMap<Vec<u8>, ViewIndex>,
     last_index: ViewIndex,
@@ -137,6 +155,12 @@ impl Views {
         open.by_index.get(open.by_name.get(name)?).cloned()
     }
 
+    /// The view of an open transaction, by its number.
+    pub(crate) fn of_transaction(&self, number: u64) -> Option<Arc<MountView>> {
+        let open = self.open.read();
+        open.by_index.get(open.by_transaction.get(&number)?).cloned()
+    }
+
     /// The view of a named snapshot; it is opened where nobody has it open.
     pub(crate) fn snapshot(&self, name: &[u8]) -> Result<Arc<MountView>, Errno> {
         if let Some(view) = self.known_snapshot(name) {
@@ -161,8 +185,13 @@ impl Views {
         self.open.read().snapshot(name)
     }
 
-    /// Opens the view of a transaction that has begun; `None` when there are too many.
-    pub(crate) fn open(&self, transaction: Transaction, beginner: Beginner) -> Option<Arc<MountView>> {
+    /// Opens the view of a transaction that has begun, perhaps that of a file group; `None` when there are too many.
+    pub(crate) fn open(
+        &self,
+        transaction: Transaction,
+        beginner: Beginner,
+        group: Option<Key>,
+    ) -> Option<Arc<MountView>> {
         let id = transaction.id();
         let secret = self.random.hash_one((id, beginner.pid, Instant::now()));
         let name = format!("{id}-{secret:016x}").into_bytes();
@@ -170,16 +199,20 @@ impl Views {
         let index = open.free_index()?;
         let view = MountView::new(
             index,
-            ViewKind::Transaction(TransactionView {
+            ViewKind::Transaction(Box::new(TransactionView {
                 transaction,
                 name: name.clone(),
                 beginner,
                 began: Instant::now(),
                 written_bytes: AtomicU64::new(0),
-            }),
+                sharing: Sharing::new(),
+                group,
+                held: Mutex::default(),
+            })),
         );
         open.by_index.insert(index, view.clone());
         open.by_name.insert(name, index);
+        open.by_transaction.insert(id, index);
         Some(view)
     }
 
@@ -187,7 +220,9 @@ impl Views {
     pub(crate) fn end(&self, view: &MountView) {
         view.ended.store(true, Ordering::Release);
         if let Some(transaction) = view.transaction() {
-            self.open.write().by_name.remove(&transaction.name);
+            let mut open = self.open.write();
+            open.by_name.remove(&transaction.name);
+            open.by_transaction.remove(&transaction.transaction.id());
         }
         self.retire(view);
     }
@@ -198,8 +233,35 @@ impl Views {
         let ino = node.ino();
         if view.nodes.forget(ino, count) && !(view.is_base() && self.forgotten.add(ino)) {
             view.view_unchecked().closed(ino);
+            self.let_go(&view, ino);
         }
         self.retire(&view);
+    }
+
+    /// Keeps a node without a name that the kernel now knows in a transaction's view: the program may close what it had
+    /// open outside before the transaction ends.
+    pub(crate) fn hold(&self, view: &MountView, ino: Ino) -> Result<(), Errno> {
+        let Some(open) = view.transaction() else { return Ok(()) };
+        if open.held.lock().insert(ino)
+            && let Err(error) = self.volume.retain(ino)
+        {
+            open.held.lock().remove(&ino);
+            // One that the transaction has made is its own.
+            return if matches!(error, txfs::Error::Stale { .. }) { Ok(()) } else { Err(error.into()) };
+        }
+        Ok(())
+    }
+
+    /// Keeps it no longer, if the kernel has forgotten it.
+    fn let_go(&self, view: &MountView, ino: Ino) {
+        let Some(open) = view.transaction() else { return };
+        let mut held = open.held.lock();
+        // Meanwhile somebody may have opened it again.
+        let held_no_more = !view.nodes.contains(ino) && held.remove(&ino);
+        drop(held);
+        if held_no_more && !self.forgotten.add(ino) {
+            self.volume.release(ino, 1);
+        }
     }
 
     /// Frees the number of a view that has ended and that the kernel has forgotten.

@@ -309,11 +309,14 @@ impl Client {
         match read_frame(&mut self.stream)? {
             None => Err(ProtocolError::Closed),
             Some(Response::Error { errno, message }) => Err(ProtocolError::Remote { errno, message }),
+            Some(Response::EndedByOther { sequence, message }) => {
+                Err(ProtocolError::EndedByOther { sequence, message })
+            }
             Some(response) => Ok(response),
         }
     }
 
-    fn expect_done(&mut self, request: &Request) -> Result<(), ProtocolError> {
+    pub(crate) fn expect_done(&mut self, request: &Request) -> Result<(), ProtocolError> {
         match self.call(request)? {
             Response::Done => Ok(()),
             _ => Err(ProtocolError::Unexpected { request: request.name() }),

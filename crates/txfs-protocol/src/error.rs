@@ -52,6 +52,14 @@ pub enum ProtocolError {
     /// The transaction is doomed.
     #[error("the transaction conflicts with another one: {}", .0.message)]
     Conflict(Box<crate::ConflictReport>),
+    /// Another participant has ended the transaction.
+    #[error("{message}")]
+    EndedByOther {
+        /// The commit, if it was committed; otherwise nothing is left of the transaction.
+        sequence: Option<u64>,
+        /// How it ended.
+        message: String,
+    },
     /// The owner refused the request.
     #[error("{message}")]
     Remote {
@@ -77,6 +85,9 @@ impl ProtocolError {
                 error.raw_os_error().unwrap_or_else(|| rustix::io::Errno::IO.raw_os_error())
             }
             ProtocolError::Conflict(_) => rustix::io::Errno::CANCELED.raw_os_error(),
+            ProtocolError::EndedByOther { sequence: None, .. } => rustix::io::Errno::CANCELED.raw_os_error(),
+            // Nothing is lost, but it is not there any more.
+            ProtocolError::EndedByOther { sequence: Some(_), .. } => rustix::io::Errno::STALE.raw_os_error(),
             ProtocolError::Remote { errno, .. } => *errno,
         }
     }

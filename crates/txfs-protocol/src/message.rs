@@ -3,7 +3,10 @@
 //! Every request is answered by exactly one response: the one named at the request, or `Response::Error`. A
 //! connection starts with `Hello`.
 
-use crate::{ConflictReport, PathText};
+use crate::{
+    ConflictReport, FileGroup, GroupMember, GroupStarted, KeptSide, KeptTransaction, Logged, NamedSnapshot,
+    PathText, Restored,
+};
 use serde::{Deserialize, Serialize};
 
 /// What a client asks.
@@ -155,6 +158,45 @@ pub enum Request {
         /// From the volume's root.
         paths: Vec<PathText>,
     },
+    /// Takes part in a transaction that another connection has begun; answered by `Begun`. It lives while one connection
+    /// takes part; whoever commits or aborts it ends it for all.
+    Join {
+        /// The directory of its view, as in `Begun`, or only the last part.
+        view: PathText,
+    },
+    /// Takes part no longer; answered by `Done`. The last one to leave aborts it.
+    Leave,
+    /// Makes a file group; answered by `Group`.
+    GroupCreate,
+    /// Deletes a file group, and aborts its transaction; answered by `Done`.
+    GroupDelete {
+        /// Its key.
+        key: u32,
+    },
+    /// The file groups that this client may use; answered by `Groups`.
+    GroupList,
+    /// Starts the transaction of a file group, or joins it; answered by `GroupStarted`. It ends as any other.
+    GroupStart {
+        /// The group's key.
+        key: u32,
+        /// Which reads are validated at commit.
+        #[serde(default)]
+        isolation: Isolation,
+        /// What the transaction is for; may be empty.
+        #[serde(default)]
+        label: String,
+        /// When a conflict is one; by default as the volume was mounted.
+        #[serde(default)]
+        policy: Option<Policy>,
+    },
+    /// Members of a file group; answered by `GroupMembers`, a page at a time. The list is made anew when `start` is 0,
+    /// and by `GroupStart`.
+    GroupMembers {
+        /// The group's key.
+        key: u32,
+        /// The index of the first member wanted.
+        start: u64,
+    },
 }
 
 impl Request {
@@ -185,6 +227,13 @@ impl Request {
             Request::CreateSnapshot { .. } => "create_snapshot",
             Request::DeleteSnapshot { .. } => "delete_snapshot",
             Request::Restore { .. } => "restore",
+            Request::Join { .. } => "join",
+            Request::Leave => "leave",
+            Request::GroupCreate => "group_create",
+            Request::GroupDelete { .. } => "group_delete",
+            Request::GroupList => "group_list",
+            Request::GroupStart { .. } => "group_start",
+            Request::GroupMembers { .. } => "group_members",
         }
     }
 }
@@ -254,136 +303,32 @@ pub enum Response {
     },
     /// To `Restore`.
     Restored(Restored),
-}
-
-/// A named snapshot of the volume.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NamedSnapshot {
-    /// Its name.
-    pub name: String,
-    /// When it was made, as in RFC 3339.
-    pub time: String,
-    /// How long ago that is.
-    pub age_ms: u64,
-    /// The commit that made it.
-    pub sequence: u64,
-    /// File data that is kept for it, bytes: at most so much comes free when it is deleted.
-    pub pinned_bytes: u64,
-    /// What is kept of names, attributes and places, bytes.
-    pub metadata_bytes: u64,
-    /// It has been deleted, and what was kept for it is about to go.
-    pub going: bool,
-}
-
-/// What restoring paths did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Restored {
-    /// Nodes that were made.
-    pub made: u64,
-    /// Nodes that were there and were changed.
-    pub changed: u64,
-    /// Names that were removed.
-    pub removed: u64,
-    /// Nodes that are as they were.
-    pub unchanged: u64,
-    /// Bytes of file data that were written.
-    pub data_bytes: u64,
-}
-
-/// A kept or prepared transaction.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeptTransaction {
-    /// Its name.
-    pub name: String,
-    /// What it is.
-    pub state: KeptState,
-    /// When it was kept, as in RFC 3339.
-    pub time: String,
-    /// How long ago that is.
-    pub age_ms: u64,
-    /// The process that it was made for; 0 when nobody knew.
-    pub process: u32,
-    /// The command that it was made for; may be empty.
-    pub command: String,
-    /// What it is for; may be empty.
-    pub message: String,
-    /// Files, directories and other nodes that it makes, changes or removes.
-    pub nodes: u64,
-    /// Names that it adds, changes or removes.
-    pub names: u64,
-    /// Bytes of new file data, whole pages.
-    pub data_bytes: u64,
-    /// Bytes that it keeps in the volume.
-    pub pinned_bytes: u64,
-    /// Conflicts that are noted; with any it cannot be committed.
-    pub conflicts: u64,
-}
-
-/// The three states that matter when a kept transaction conflicts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum KeptSide {
-    /// What it began with.
-    Base,
-    /// The same with its changes.
-    #[default]
-    Ours,
-    /// The volume as it is now.
-    Theirs,
-}
-
-/// What a kept transaction is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum KeptState {
-    /// Its commit fails after a conflict.
-    Kept,
-    /// Its commit is certain to succeed.
-    Prepared,
-}
-
-/// A commit in the volume's history.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Logged {
-    /// Its place in the order of commits.
-    pub sequence: u64,
-    /// When it was made, as in RFC 3339.
-    pub time: String,
-    /// The process that it was made for; 0 when nobody knew.
-    pub process: u32,
-    /// The command that it was made for; may be empty.
-    pub command: String,
-    /// What it was for; may be empty.
-    pub message: String,
-    /// Files, directories and other nodes that it made, changed or removed.
-    pub nodes: u64,
-    /// Names that it added, changed or removed.
-    pub names: u64,
-    /// Bytes of new file data, whole pages.
-    pub data_bytes: u64,
-    /// Whether it can be undone.
-    #[serde(default)]
-    pub undo: Undoable,
-    /// What is kept for that: old content of files, removed files, and what says what was where.
-    #[serde(default)]
-    pub kept_bytes: u64,
-}
-
-/// Whether a commit in the volume's history can be undone.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Undoable {
-    /// No: nothing was kept for that.
-    #[default]
-    No,
-    /// As far as nothing is in the way.
-    Yes,
-    /// No: it was too large.
-    TooLarge,
-    /// No: newer commits needed what the history may keep.
-    Expired,
-    /// No: the volume was full.
-    GaveWay,
+    /// To anything about the connection's transaction: another participant has ended it.
+    EndedByOther {
+        /// The commit, if it was committed; otherwise nothing is left of it.
+        sequence: Option<u64>,
+        /// How it ended, in words.
+        message: String,
+    },
+    /// To `GroupCreate`.
+    Group {
+        /// The new group's key.
+        key: u32,
+    },
+    /// To `GroupList`.
+    Groups {
+        /// By key.
+        groups: Vec<FileGroup>,
+    },
+    /// To `GroupStart`.
+    GroupStarted(GroupStarted),
+    /// To `GroupMembers`.
+    GroupMembers {
+        /// Some of them, from `start` on.
+        members: Vec<GroupMember>,
+        /// How many there are in all.
+        total: u64,
+    },
 }
 
 /// What cleaning did.
@@ -490,6 +435,12 @@ pub struct OpenTransaction {
     pub command: String,
     /// How much changed data it holds.
     pub dirty_bytes: u64,
+    /// How many connections take part in it.
+    #[serde(default)]
+    pub participants: u64,
+    /// The key of its file group, if it is the transaction of one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<u32>,
 }
 
 /// One path that a transaction changes.

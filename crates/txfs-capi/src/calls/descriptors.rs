@@ -153,7 +153,7 @@ pub fn class(binding: &mut Binding, number: RawFd) -> Result<Class, Errno> {
         locked(&shared.descriptors).add_inside(number, status.node, mount);
         return Ok(Class::Inside(number, mount));
     }
-    if below(rest, b".txfs").is_some() {
+    if below(rest, b".txfs").is_some() && !nodes::is_name(rest) {
         return Ok(Class::Foreign);
     }
     let view = binding.view(status.node.device)?;
@@ -198,7 +198,8 @@ fn open_twin(view: &View, number: RawFd, status: &Status, rest: &[u8]) -> Result
     if flags & libc::O_PATH != 0 {
         flags |= libc::O_NOFOLLOW;
     }
-    let fd = match open_in_view(view, rest, flags) {
+    let named = if nodes::is_name(rest) { Err(Errno(libc::ENOENT)) } else { open_in_view(view, rest, flags) };
+    let fd = match named {
         Ok(fd) if status_of(fd.number())?.node == status.node => fd,
         Ok(_) | Err(Errno(libc::ENOENT | libc::ENOTDIR | libc::ELOOP)) => {
             // It has another name in the view, or none.

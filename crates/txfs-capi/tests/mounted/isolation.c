@@ -359,6 +359,67 @@ static void explicit_transactions(void) {
     FAILS(fs_tx_dirfd(), EINVAL);
 }
 
+static sem_t step[2];
+
+static void *joins(void *fd) {
+    CHECK(fs_tx_join((int)(long)fd) == 0);
+    FAILS(fs_tx_join((int)(long)fd), EBUSY);
+    CHECK(holds(in_mount("first"), "first") && put(in_mount("second"), "second") == 0);
+    CHECK(fs_tx_leave() == 0 && !exists(in_mount("second")));
+    sem_post(&step[0]);
+    return NULL;
+}
+
+static void threads_join(void) {
+    pthread_t thread;
+    sem_init(&step[0], 0, 0);
+    BEGIN();
+    CHECK(put(in_mount("first"), "first") == 0);
+    int fd = fs_tx_fd();
+    CHECK(fd >= 0 && pthread_create(&thread, NULL, joins, (void *)(long)fd) == 0);
+    sem_wait(&step[0]);
+    CHECK(pthread_join(thread, NULL) == 0 && holds(in_mount("second"), "second"));
+    COMMIT();
+    CHECK(holds(in_mount("first"), "first") && holds(in_mount("second"), "second"));
+    CHECK(fs_tx_join(fd) == -1 && close(fd) == 0);
+    FAILS(fs_tx_leave(), EINVAL);
+    FAILS(fs_tx_fd(), EINVAL);
+    FAILS(fs_tx_join(0), EINVAL);
+    FAILS(fs_tx_join(9999), EBADF);
+}
+
+static void processes_join(void) {
+    for (int child_commits = 0; child_commits < 2; child_commits++) {
+        int ends[2];
+        CHECK(pipe(ends) == 0);
+        BEGIN();
+        CHECK(put(in_mount("first"), "first") == 0);
+        int fd = fs_tx_fd();
+        pid_t child = fork();
+        if (child == 0) {
+            CHECK(!exists(in_mount("first")) && fs_tx_join(fd) == 0 && holds(in_mount("first"), "first"));
+            CHECK(put(in_mount("second"), "second") == 0);
+            if (child_commits)
+                COMMIT();
+            else
+                CHECK(fs_tx_leave() == 0);
+            _exit(0);
+        }
+        int status;
+        CHECK(waitpid(child, &status, 0) == child && status == 0);
+        if (child_commits) {
+            CHECK(holds_outside(in_mount("second"), "second"));
+            int result = fs_tx_commit();
+            CHECK(result == -1);
+        } else {
+            CHECK(holds(in_mount("second"), "second"));
+            COMMIT();
+        }
+        CHECK(close(fd) == 0 && holds(in_mount("first"), "first") && holds(in_mount("second"), "second"));
+        CHECK(unlink(in_mount("first")) == 0 && unlink(in_mount("second")) == 0);
+    }
+}
+
 static void other_places_are_left_alone(void) {
     int ends[2];
     CHECK(pipe(ends) == 0);
@@ -402,6 +463,8 @@ static const struct test tests[] = {
     {"a_child_is_outside", a_child_is_outside},
     {"random_operations_on_two_files", random_operations_on_two_files},
     {"explicit_transactions", explicit_transactions},
+    {"threads_join", threads_join},
+    {"processes_join", processes_join},
     {"other_places_are_left_alone", other_places_are_left_alone},
     {"pairs", pairs},
     {NULL, NULL},

@@ -102,8 +102,9 @@ struct Lists {
 }
 
 impl Lists {
-    /// Makes those spare that nobody can see any more.
-    fn recycle(&mut self, seen: Seen<'_>) {
+    /// Makes those spare that nobody can see any more; returns how many.
+    fn recycle(&mut self, seen: Seen<'_>) -> u64 {
+        let before = self.spare.len();
         let mut index = 0;
         while index < self.retired.len() {
             let (segment, died) = &self.retired[index];
@@ -115,7 +116,19 @@ impl Lists {
                 index += 1;
             }
         }
+        (self.spare.len() - before) as u64
     }
+}
+
+/// What somebody may wait for who finds no segment to take.
+#[derive(Debug)]
+pub(crate) struct Outlook {
+    /// As [`SegmentPool::freed`].
+    pub(crate) freed: u64,
+    /// A segment is being made.
+    pub(crate) making: bool,
+    /// The lives of retired segments: each comes free when the snapshots of the commits in its range are gone.
+    pub(crate) lives: Vec<Range<u64>>,
 }
 
 /// All segments of a volume.
@@ -131,6 +144,8 @@ pub(crate) struct SegmentPool {
     lists: Mutex<Lists>,
     /// One that was being made stands in a list now, or will not.
     made: Condvar,
+    /// How many segments came to be spare. Changed with the lists' lock held, and looked at by every commit.
+    freed: AtomicU64,
 }
 
 impl SegmentPool {
@@ -138,7 +153,8 @@ impl SegmentPool {
     pub(crate) fn new(disk: Arc<dyn Disk>, segment_bytes: u64, segments_max: u64) -> SegmentPool {
         let lists = Lists { next_id: 1, ..Lists::default() };
         let (all, made) = (RwLock::default(), Condvar::new());
-        SegmentPool { disk, segment_bytes, segments_max, all, lists: Mutex::new(lists), made }
+        let freed = AtomicU64::new(0);
+        SegmentPool { disk, segment_bytes, segments_max, all, lists: Mutex::new(lists), made, freed }
     }
 
     /// Opens every segment file of the volume; all of them count as in use until [`SegmentPool::release`]. A file that a
@@ -224,10 +240,21 @@ impl SegmentPool {
         Ok(self.spare(seen) + self.creatable(reserve_bytes)?)
     }
 
+    /// How many segments came to be spare since the volume was opened. Who found none to take, and finds that this has
+    /// changed since, has something to look at: others may have taken those again, and left room in them.
+    pub(crate) fn freed(&self) -> u64 {
+        self.freed.load(Ordering::Acquire)
+    }
+
+    fn recycle(&self, lists: &mut Lists, seen: Seen<'_>) {
+        let freed = lists.recycle(seen);
+        self.freed.fetch_add(freed, Ordering::AcqRel);
+    }
+
     /// Segments that can be taken without making one.
     pub(crate) fn spare(&self, seen: Seen<'_>) -> u64 {
         let mut lists = self.lists.lock();
-        lists.recycle(seen);
+        self.recycle(&mut lists, seen);
         lists.spare.len() as u64
     }
 
@@ -258,18 +285,19 @@ impl SegmentPool {
 
     fn take_unused(&self, seen: Seen<'_>) -> Option<Arc<Segment>> {
         let mut lists = self.lists.lock();
-        lists.recycle(seen);
+        self.recycle(&mut lists, seen);
         let segment = lists.spare.pop()?;
         lists.in_use.insert(segment.id, segment.clone());
         Some(segment)
     }
 
-    /// The life of the retired segment that comes free first, among those whose life ended with the commit `newest` or
-    /// before: the snapshots that see it are of the commits in this range.
-    pub(crate) fn first_retired(&self, newest: Option<u64>) -> Option<Range<u64>> {
+    /// What can come free, all of it at one moment: of retired segments those whose life ended with the commit `newest` or
+    /// before.
+    pub(crate) fn outlook(&self, newest: Option<u64>) -> Outlook {
         let lists = self.lists.lock();
-        let retired = lists.retired.iter().map(|(segment, died)| segment.born()..*died);
-        retired.filter(|life| newest.is_none_or(|newest| life.end <= newest)).min_by_key(|life| life.end)
+        let lives = lists.retired.iter().map(|(segment, died)| segment.born()..*died);
+        let lives = lives.filter(|life| newest.is_none_or(|newest| life.end <= newest)).collect();
+        Outlook { freed: self.freed(), making: lists.making > 0, lives }
     }
 
     /// The lives of all retired segments.
@@ -296,7 +324,12 @@ impl SegmentPool {
             if self.host_has_room_for(reserve_bytes)? == 0 {
                 return Err(no_space());
             }
-            if self.make(|lists, segment| lists.spare.push(segment))?.is_none() {
+            let list = |lists: &mut Lists, segment| {
+                lists.spare.push(segment);
+                // It counted as one to be made; while it was being made it was nobody's.
+                self.freed.fetch_add(1, Ordering::AcqRel);
+            };
+            if self.make(list)?.is_none() {
                 return Ok(());
             }
         }
@@ -321,7 +354,7 @@ impl SegmentPool {
         loop {
             let segment = {
                 let mut lists = self.lists.lock();
-                lists.recycle(seen);
+                self.recycle(&mut lists, seen);
                 let mut all = self.all.write();
                 if lists.spare.len() as u64 <= spare_kept || all.len() as u64 <= all_kept {
                     break;

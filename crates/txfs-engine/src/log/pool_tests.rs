@@ -82,6 +82,23 @@ fn the_size_limit_counts_segments_that_are_being_made() {
     assert_eq!(pool.counts().0 as u64, SEGMENTS_MAX);
 }
 
+/// Otherwise a write would be refused that could have gone into the room that others left there.
+#[test]
+fn that_a_segment_came_free_is_known_when_it_has_been_taken_again() {
+    let pool = pool();
+    let take = || pool.take(&nobody, 0, Purpose::Metadata).expect("take");
+    let before = pool.outlook(None);
+    pool.retire(&take(), 7);
+    assert_eq!(pool.outlook(None).lives, [Range { start: 0, end: 7 }]);
+    assert!(pool.outlook(Some(6)).lives.is_empty(), "younger than the own snapshot");
+    assert_eq!(pool.freed(), before.freed, "a reader may still see it");
+    take();
+    let after = pool.outlook(None);
+    assert!(after.lives.is_empty() && after.freed > before.freed && pool.freed() == after.freed);
+    pool.prepare(1, &nobody, 0).expect("prepare");
+    assert!(pool.freed() > after.freed, "one was made");
+}
+
 /// Otherwise a write would be refused now and then that there is room for.
 #[test]
 fn what_is_possible_does_not_dip_while_a_segment_is_made_or_given_back() {

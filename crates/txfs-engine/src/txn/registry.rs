@@ -129,23 +129,23 @@ impl SnapshotRegistry {
         self.entries.lock().list.iter().map(|entry| entry.active).sum()
     }
 
-    /// Waits until nobody reads through a snapshot of one of these commits, or [`SnapshotRegistry::wake`] is called.
-    /// It gives up when none of these readers has ended for as long as `patience`; those for whom somebody has done so
-    /// before, with `marks`, are not waited for again. Nobody can become such a reader when the commit behind them was
-    /// published already.
-    pub(crate) fn wait_for_readers(&self, of: Range<u64>, patience: Duration, marks: bool) -> Waited {
+    /// Waits until nobody reads through a snapshot of the commits in one of these ranges, whichever it is, or
+    /// [`SnapshotRegistry::wake`] is called. It gives up when none of these readers has ended for as long as `patience`;
+    /// those for whom somebody has done so before, with `marks`, are not waited for again. Nobody can become such a reader
+    /// when the commits behind the ranges were published already.
+    pub(crate) fn wait_for_readers(&self, of: &[Range<u64>], patience: Duration, marks: bool) -> Waited {
         let mut entries = self.entries.lock();
         let freed = entries.freed;
         let mut readers = usize::MAX;
         let mut deadline = None;
         loop {
-            let now = entries.readers(&of);
-            if now == 0 || entries.freed != freed {
+            if entries.freed != freed || of.iter().any(|of| entries.readers(of) == 0) {
                 return Waited::Freed;
             }
-            if patience.is_zero() || entries.all_stalled(&of) {
+            if patience.is_zero() || of.iter().all(|of| entries.all_stalled(of)) {
                 return Waited::InVain;
             }
+            let now = entries.readers_of_all(of);
             if now < readers {
                 // The clock is not asked before somebody has to wait.
                 deadline = Instant::now().checked_add(patience);
@@ -160,9 +160,9 @@ impl SnapshotRegistry {
                 }
             };
             entries.waiting -= 1;
-            if late && entries.readers(&of) == readers && entries.freed == freed {
+            if late && entries.readers_of_all(of) == readers && entries.freed == freed {
                 if marks {
-                    entries.mark_stalled(&of);
+                    of.iter().for_each(|of| entries.mark_stalled(of));
                 }
                 return Waited::InVain;
             }
@@ -205,6 +205,11 @@ impl Entries {
 
     fn readers(&self, of: &Range<u64>) -> usize {
         self.list.range(self.within(of)).map(|entry| entry.readers).sum()
+    }
+
+    /// Who is in several of the ranges counts several times.
+    fn readers_of_all(&self, of: &[Range<u64>]) -> usize {
+        of.iter().map(|of| self.readers(of)).sum()
     }
 
     fn all_stalled(&self, of: &Range<u64>) -> bool {
@@ -280,7 +285,9 @@ mod tests {
         let registry = Arc::new(SnapshotRegistry::default());
         let register = |sequence: u64| registry.register(|| sequence, |sequence| *sequence).1;
         let (first, second, newer) = (register(3), register(5), register(8));
-        let wait = |patience| registry.wait_for_readers(3..6, Duration::from_millis(patience), true);
+        let wait = |patience| {
+            registry.wait_for_readers(&[Range { start: 3, end: 6 }], Duration::from_millis(patience), true)
+        };
         assert_eq!(wait(0), Waited::InVain);
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| wait(60_000));
@@ -296,17 +303,18 @@ mod tests {
         let registry = Arc::new(SnapshotRegistry::default());
         let register = |sequence: u64| registry.register(|| sequence, |sequence| *sequence).1;
         let (first, second) = (register(3), register(3));
-        assert_eq!(registry.wait_for_readers(0..4, Duration::from_millis(10), true), Waited::InVain);
-        assert_eq!(registry.wait_for_readers(0..4, Duration::MAX, true), Waited::InVain, "at once");
+        let wait = |end, patience| registry.wait_for_readers(&[Range { start: 0, end }], patience, true);
+        assert_eq!(wait(4, Duration::from_millis(10)), Waited::InVain);
+        assert_eq!(wait(4, Duration::MAX), Waited::InVain, "at once");
         // One of them ends: that is hope.
         drop(first);
         let begun = Instant::now();
-        assert_eq!(registry.wait_for_readers(0..4, Duration::from_millis(10), true), Waited::InVain);
+        assert_eq!(wait(4, Duration::from_millis(10)), Waited::InVain);
         assert!(begun.elapsed() >= Duration::from_millis(10));
         std::thread::scope(|scope| {
             second.release_data();
             let third = register(4);
-            let waiting = scope.spawn(|| registry.wait_for_readers(0..5, Duration::MAX, true));
+            let waiting = scope.spawn(|| wait(5, Duration::MAX));
             while registry.entries.lock().waiting == 0 {
                 std::thread::yield_now();
             }
@@ -314,5 +322,26 @@ mod tests {
             assert_eq!(waiting.join().expect("no panic"), Waited::Freed, "segments came free");
             drop(third);
         });
+    }
+
+    #[test]
+    fn one_who_stays_does_not_hide_that_another_has_ended() {
+        let registry = Arc::new(SnapshotRegistry::default());
+        let register = |sequence: u64| registry.register(|| sequence, |sequence| *sequence).1;
+        let (stays, ends) = (register(3), register(6));
+        let wait = |patience| registry.wait_for_readers(&[0..5, 4..8], patience, true);
+        assert_eq!(
+            registry.wait_for_readers(&[Range { start: 0, end: 5 }], Duration::ZERO, true),
+            Waited::InVain
+        );
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| wait(Duration::from_secs(60)));
+            while registry.entries.lock().waiting == 0 {
+                std::thread::yield_now();
+            }
+            drop(ends);
+            assert_eq!(waiting.join().expect("no panic"), Waited::Freed);
+        });
+        drop(stays);
     }
 }

@@ -16,6 +16,7 @@ use crate::named::Marks;
 use crate::named::saving::save;
 use crate::placing::check_len;
 use crate::sequencer::{LiveChange, Sequencer, apply_mutations};
+use crate::space::MANY_CHANGES;
 use crate::txn::commit::{Applied, Candidate, Pin, Receipt};
 use crate::txn::history::CommitNote;
 use crate::txn::kept::{KeptStep, Met};
@@ -229,7 +230,10 @@ impl Shared {
     ) -> Result<&'m [u8]> {
         let piece = sequencer.appender.room().min(PART_BYTES_MAX).min(mutations.len());
         if piece < mutations.len().min(4096) {
-            self.switch_segment(sequencer, purpose)?;
+            self.switch_segment(sequencer, purpose).map_err(|error| match error {
+                EngineError::NoSpace { .. } => EngineError::NoSpace { doing: MANY_CHANGES.into() },
+                error => error,
+            })?;
             return Ok(mutations);
         }
         *parts = parts.checked_add(1).ok_or_else(|| {

@@ -1,6 +1,8 @@
 //! A tiny key-value and blob layer over the engine, for its tests: keys are opaque, blobs are one extent each.
 #![allow(dead_code)]
 
+pub mod watched;
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,7 +1,5 @@
 //! One client: greets it, carries out its requests, and aborts its transaction when it goes.
-//!
-//! A commit first makes the kernel write back what programs have changed in memory maps of the view's files; then it
-//! commits (the volume then calls the invalidator, on this thread); then the view ends; then the client hears of it.
+//! What becomes of the transaction is in `transaction`.
 
 use super::conflict::to_report;
 use super::history::{kept_transaction, logged, named_snapshot, restored};
@@ -15,9 +13,8 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 use txfs::{Attempts, ChangeKind, CleanOptions, NodeKind, TransactionOptions};
 use txfs_protocol::{
-    Begun, Change, Cleaned, Durability, Isolation, KeptSide, OpenTransaction, PROTOCOL_VERSION, PathText,
-    Policy, ProtocolError, Request, Response, SNAPSHOTS_DIRECTORY, TransactionStatus, VIEWS_DIRECTORY,
-    Welcome, mounts, read_frame, write_frame,
+    Change, Cleaned, GroupMember, OpenTransaction, PROTOCOL_VERSION, PathText, ProtocolError, Request,
+    Response, SNAPSHOTS_DIRECTORY, Welcome, mounts, read_frame, write_frame,
 };
 
 /// How much text a label or command line may have.
@@ -29,15 +26,17 @@ const CHANGES_BYTES_MAX: usize = 1 << 20;
 /// How many recorded commits one response holds at most; their texts are bounded.
 const LOGGED_TOGETHER: u64 = 200;
 
-struct Connection {
-    handle: MountHandle,
-    peer: Beginner,
+pub(super) struct Connection {
+    pub(super) handle: MountHandle,
+    pub(super) peer: Beginner,
     greeted: bool,
-    open: Option<Arc<MountView>>,
+    pub(super) open: Option<Arc<MountView>>,
     /// The attempts of which that is the last one.
-    attempts: Option<Attempts>,
+    pub(super) attempts: Option<Attempts>,
     /// The list of changes that is being sent.
-    changes: Vec<Change>,
+    pub(super) changes: Vec<Change>,
+    /// The list of a file group's members that is being sent.
+    pub(super) members: Vec<GroupMember>,
 }
 
 /// Serves a client until it goes.
@@ -49,15 +48,22 @@ pub(super) fn serve(mut stream: UnixStream, handle: MountHandle) {
             return;
         }
     };
-    let mut connection =
-        Connection { handle, peer, greeted: false, open: None, attempts: None, changes: Vec::new() };
+    let mut connection = Connection {
+        handle,
+        peer,
+        greeted: false,
+        open: None,
+        attempts: None,
+        changes: Vec::new(),
+        members: Vec::new(),
+    };
     if let Err(error) = connection.converse(&mut stream) {
         log::debug!("client {}: {error}", connection.peer.pid);
         let farewell = Response::Error { errno: error.errno(), message: error.to_string() };
         // It may be gone; then nobody needs to know.
         let _ = write_frame(&mut stream, &farewell);
     }
-    connection.abort();
+    connection.leave();
 }
 
 impl Connection {
@@ -70,7 +76,7 @@ impl Connection {
         Ok(())
     }
 
-    fn shared(&self) -> &Shared {
+    pub(super) fn shared(&self) -> &Shared {
         &self.handle.0
     }
 
@@ -89,11 +95,18 @@ impl Connection {
                 self.begin(options, retry)
             }
             Request::Commit { durability, or_keep } => self.commit(durability, or_keep.as_deref()),
-            Request::Abort => {
-                self.abort();
-                Response::Aborted
+            Request::Abort => self.abort(),
+            Request::Status => self.status(),
+            Request::Join { view } => self.join(&view),
+            Request::Leave => self.leave(),
+            Request::GroupCreate => self.create_group(),
+            Request::GroupDelete { key } => self.delete_group(key),
+            Request::GroupList => self.list_groups(),
+            Request::GroupStart { key, isolation, label, policy } => {
+                let options = self.options(isolation, label, String::new(), policy);
+                self.start_group(key, options)
             }
-            Request::Status => Response::Status(self.status()),
+            Request::GroupMembers { key, start } => self.group_members(key, start),
             Request::Changes { start } => self.changes(start),
             Request::List => Response::List { transactions: self.list() },
             Request::Stat => match stat::of(self.shared()) {
@@ -234,214 +247,16 @@ impl Connection {
         Response::Welcome(welcome)
     }
 
-    fn options(
-        &self,
-        isolation: Isolation,
-        label: String,
-        command: String,
-        policy: Option<Policy>,
-    ) -> TransactionOptions {
-        let command = if command.is_empty() { self.peer.command.clone() } else { shortened(command) };
-        TransactionOptions {
-            isolation: match isolation {
-                Isolation::Serializable => txfs::Isolation::Serializable,
-                Isolation::Snapshot => txfs::Isolation::Snapshot,
-            },
-            policy: Some(match policy {
-                Some(Policy::FirstCommitter) => txfs::Policy::FirstCommitter,
-                Some(Policy::Eager) => txfs::Policy::Eager,
-                None => self.shared().options.policy,
-            }),
-            label: shortened(label),
-            process: Some(self.peer.pid),
-            command: Some(command),
-            recorded: false,
-            late_conflicts: false,
-        }
-    }
-
-    fn begin(&mut self, options: TransactionOptions, retry: bool) -> Response {
-        if self.open.is_some() {
-            return refuse(
-                rustix::io::Errno::BUSY,
-                "this connection has a transaction already; end it first",
-            );
-        }
-        let mut beginner = self.peer.clone();
-        // What a list of transactions shows.
-        beginner.command = match options.label.is_empty() {
-            true => options.command.clone().unwrap_or_default(),
-            false => options.label.clone(),
-        };
-        let filesystem = self.shared().filesystem.clone();
-        if !retry {
-            // The claims of those before end before this one begins.
-            self.attempts = None;
-        }
-        let attempts = self.attempts.get_or_insert_with(|| filesystem.views.volume().attempts(options));
-        let transaction = attempts.begin();
-        self.show(transaction, beginner)
-    }
-
-    fn undo(&mut self, sequence: u64) -> Response {
-        if self.open.is_some() {
-            return refuse(
-                rustix::io::Errno::BUSY,
-                "this connection has a transaction already; end it first",
-            );
-        }
-        if self.shared().options.read_only {
-            return refuse(rustix::io::Errno::ROFS, "the volume is mounted read-only");
-        }
-        // Whatever it touches, nobody asks the kernel who may.
-        if !self.is_owner() {
-            return refuse(
-                rustix::io::Errno::PERM,
-                "only the user who mounted the volume and root may undo commits",
-            );
-        }
-        let options = self.options(Isolation::default(), String::new(), String::new(), None);
-        self.attempts = None;
-        let beginner = Beginner { command: format!("undo {sequence}"), ..self.peer.clone() };
-        match self.shared().filesystem.views.volume().begin_undo(sequence, options) {
-            Ok(transaction) => self.show(transaction, beginner),
-            Err(txfs::Error::UndoConflict { report, .. }) => Response::Conflicted(to_report(&report)),
-            Err(error) => match error.conflicts() {
-                Some(report) => Response::Conflicted(to_report(report)),
-                None => failed(&error),
-            },
-        }
-    }
-
-    /// Opens the view of the connection's transaction.
-    fn show(&mut self, transaction: txfs::Transaction, beginner: Beginner) -> Response {
-        let filesystem = self.shared().filesystem.clone();
-        let Some(view) = filesystem.views.open(transaction, beginner) else {
-            return refuse(rustix::io::Errno::AGAIN, "too many transactions are open; try again later");
-        };
-        let Some(transaction) = view.transaction() else {
-            return refuse(rustix::io::Errno::IO, "a transaction's view without a transaction");
-        };
-        let mut path = VIEWS_DIRECTORY.as_bytes().to_vec();
-        path.push(b'/');
-        path.extend(&transaction.name);
-        let begun = Begun { transaction: transaction.transaction.id(), view: path.into() };
-        self.open = Some(view);
-        Response::Begun(begun)
-    }
-
-    fn volume(&self) -> &txfs::Volume {
+    pub(super) fn volume(&self) -> &txfs::Volume {
         self.shared().filesystem.views.volume()
-    }
-
-    /// Ends the connection's transaction by keeping it.
-    fn keep(&mut self, name: &str, prepare: bool) -> Response {
-        let Some(view) = self.open.clone() else { return no_transaction() };
-        let Some(transaction) = view.transaction() else { return no_transaction() };
-        self.shared().filesystem.invalidator.write_back_before_commit(&view);
-        let kept = match prepare {
-            true => transaction.transaction.prepare(name),
-            false => transaction.transaction.keep(name),
-        };
-        if transaction.transaction.is_open() {
-            // It was about the name; another one may do.
-            return kept.map_or_else(|error| failed(&error), |()| Response::Done);
-        }
-        self.end();
-        match kept {
-            Ok(()) => {
-                self.attempts = None;
-                Response::Done
-            }
-            Err(error) => conflicted(&error),
-        }
-    }
-
-    fn open_kept(&mut self, name: &str, side: KeptSide) -> Response {
-        if self.open.is_some() {
-            return refuse(
-                rustix::io::Errno::BUSY,
-                "this connection has a transaction already; end it first",
-            );
-        }
-        let side = match side {
-            KeptSide::Base => txfs::KeptSide::Base,
-            KeptSide::Ours => txfs::KeptSide::Ours,
-            KeptSide::Theirs => txfs::KeptSide::Theirs,
-        };
-        match self.volume().kept_view(name, side) {
-            Ok(transaction) => self.show(transaction, self.peer.clone()),
-            Err(error) => failed(&error),
-        }
-    }
-
-    fn commit(&mut self, durability: Durability, or_keep: Option<&str>) -> Response {
-        if or_keep.is_some() && !self.is_owner() {
-            return refuse(
-                rustix::io::Errno::PERM,
-                "only the user who mounted the volume and root may keep transactions",
-            );
-        }
-        let Some(view) = self.open.clone() else { return no_transaction() };
-        let Some(transaction) = view.transaction() else { return no_transaction() };
-        let durability = match durability {
-            Durability::Durable => txfs::Durability::Durable,
-            Durability::Ordered => txfs::Durability::Ordered,
-            Durability::Deferred => txfs::Durability::Deferred,
-        };
-        self.shared().filesystem.invalidator.write_back_before_commit(&view);
-        let committed = match or_keep {
-            Some(name) => transaction.transaction.commit_or_keep(durability, name),
-            None => transaction.transaction.commit(durability),
-        };
-        if transaction.transaction.is_open() {
-            // The name was wrong; another one may do.
-            return committed.map_or_else(|error| failed(&error), |_| no_transaction());
-        }
-        self.end();
-        match committed {
-            Ok(receipt) => {
-                self.attempts = None;
-                Response::Committed { sequence: receipt.sequence }
-            }
-            Err(error) => conflicted(&error),
-        }
-    }
-
-    fn abort(&mut self) {
-        if let Some(view) = &self.open {
-            if let Some(transaction) = view.transaction() {
-                transaction.transaction.abort();
-            }
-            self.end();
-        }
-    }
-
-    /// Ends the view of a transaction that has ended.
-    fn end(&mut self) {
-        self.changes.clear();
-        if let Some(view) = self.open.take() {
-            let filesystem = &self.shared().filesystem;
-            filesystem.views.end(&view);
-            filesystem.invalidator.drop_view(&view);
-        }
-    }
-
-    fn status(&self) -> TransactionStatus {
-        match self.open.as_ref().and_then(|view| view.transaction()) {
-            None => TransactionStatus::default(),
-            Some(open) => TransactionStatus {
-                transaction: Some(open.transaction.id()),
-                age_ms: age_ms(open.began),
-                dirty_bytes: open.written_bytes.load(Ordering::Relaxed),
-                conflict: open.transaction.conflict().as_ref().map(to_report),
-            },
-        }
     }
 
     fn changes(&mut self, start: u64) -> Response {
         let Some(view) = self.open.clone() else { return no_transaction() };
         let Some(transaction) = view.transaction() else { return no_transaction() };
+        if let Some(ended) = self.ended_by_other() {
+            return ended;
+        }
         if start == 0 {
             self.shared().filesystem.invalidator.write_back(&view);
             match transaction.transaction.changes() {
@@ -489,6 +304,8 @@ impl Connection {
                 uid: open.beginner.uid,
                 command: open.beginner.command.clone(),
                 dirty_bytes: open.written_bytes.load(Ordering::Relaxed),
+                participants: open.sharing.participants(),
+                group: open.group,
             })
             .collect()
     }
@@ -513,7 +330,7 @@ impl Connection {
     }
 
     /// True for whoever mounted the volume, and for root.
-    fn is_owner(&self) -> bool {
+    pub(super) fn is_owner(&self) -> bool {
         [0, rustix::process::getuid().as_raw()].contains(&self.peer.uid)
     }
 
@@ -531,11 +348,11 @@ impl Connection {
     }
 }
 
-fn age_ms(began: Instant) -> u64 {
+pub(super) fn age_ms(began: Instant) -> u64 {
     u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
-fn shortened(mut text: String) -> String {
+pub(super) fn shortened(mut text: String) -> String {
     let mut end = text.len().min(TEXT_BYTES_MAX);
     while !text.is_char_boundary(end) {
         end -= 1;
@@ -544,19 +361,19 @@ fn shortened(mut text: String) -> String {
     text
 }
 
-fn refuse(errno: rustix::io::Errno, message: &str) -> Response {
+pub(super) fn refuse(errno: rustix::io::Errno, message: &str) -> Response {
     Response::Error { errno: errno.raw_os_error(), message: message.into() }
 }
 
-fn no_transaction() -> Response {
+pub(super) fn no_transaction() -> Response {
     refuse(rustix::io::Errno::INVAL, "no transaction is open on this connection; begin one first")
 }
 
-fn conflicted(error: &txfs::Error) -> Response {
+pub(super) fn conflicted(error: &txfs::Error) -> Response {
     error.conflicts().map_or_else(|| failed(error), |report| Response::Conflicted(to_report(report)))
 }
 
-fn failed(error: &txfs::Error) -> Response {
+pub(super) fn failed(error: &txfs::Error) -> Response {
     Response::Error { errno: error.errno(), message: error.to_string() }
 }
 

@@ -9,8 +9,11 @@
 mod conflict;
 mod connection;
 mod credentials;
+mod groups;
 mod history;
+mod join;
 mod stat;
+mod transaction;
 
 pub use conflict::to_report as conflict_report;
 pub use connection::to_change as change;

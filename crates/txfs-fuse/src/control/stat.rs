@@ -14,12 +14,15 @@ pub(super) fn of(shared: &Shared) -> Result<Value, txfs::Error> {
         .into_iter()
         .map(|(name, count)| (name.to_string(), json!(count)))
         .collect();
+    let (groups, members) = filesystem.groups.count();
     stat["mount"] = json!({
         "mountpoint": shared.mountpoint.to_string_lossy(),
         "threads": shared.options.threads,
         "nodes_known": filesystem.views.base().nodes.len(),
         "views_open": filesystem.views.transactions().len(),
         "views_known": filesystem.views.known(),
+        "file_groups": groups,
+        "file_group_members": members,
         "messages_total": filesystem.counts.total(),
         "messages": messages,
     });

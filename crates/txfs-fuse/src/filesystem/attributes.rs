@@ -2,7 +2,9 @@
 
 use super::{FOREVER, FileSystem, Place, validity};
 use crate::errno::Errno;
-use crate::nodes::{CONTROL_DIRECTORY, NodeId, PROBE_FILE, SNAPSHOTS_DIRECTORY, VIEWS_DIRECTORY};
+use crate::nodes::{
+    CONTROL_DIRECTORY, NODES_DIRECTORY, NodeId, PROBE_FILE, SNAPSHOTS_DIRECTORY, VIEWS_DIRECTORY,
+};
 use crate::views::MountView;
 use crate::wire::abi::{Attr, AttrOut, EntryOut, SetattrIn, StatfsOut, setattr};
 use crate::wire::reply::ReplyBuffer;
@@ -123,7 +125,7 @@ impl FileSystem {
     /// Attributes of what only the mount has: directories that all may search and nobody list or change.
     pub(super) fn mount_node(&self, node: NodeId) -> Result<Attr, Errno> {
         let (mode, nlink) = match node {
-            CONTROL_DIRECTORY | VIEWS_DIRECTORY | SNAPSHOTS_DIRECTORY => {
+            CONTROL_DIRECTORY | VIEWS_DIRECTORY | SNAPSHOTS_DIRECTORY | NODES_DIRECTORY => {
                 (NodeKind::Directory.mode_bits() | 0o511, 2)
             }
             PROBE_FILE => (NodeKind::File.mode_bits() | 0o444, 1),

@@ -3,7 +3,9 @@
 use super::attributes::{absent, to_attr, to_entry};
 use super::{FileSystem, Place};
 use crate::errno::Errno;
-use crate::nodes::{CONTROL_DIRECTORY, NodeId, PROBE_FILE, SNAPSHOTS_DIRECTORY, VIEWS_DIRECTORY};
+use crate::nodes::{
+    CONTROL_DIRECTORY, NODES_DIRECTORY, NodeId, PROBE_FILE, SNAPSHOTS_DIRECTORY, VIEWS_DIRECTORY,
+};
 use crate::views::MountView;
 use crate::wire::abi::{CreateIn, EntryOut, MkdirIn, MknodIn, OpenOut, Rename2In, TransferIn, open};
 use crate::wire::reply::{ReplyBuffer, dirent_bytes, direntplus_bytes};
@@ -17,6 +19,7 @@ const CONTROL_NAME: &[u8] = b".txfs";
 const VIEWS_NAME: &[u8] = b"tx";
 const PROBE_NAME: &[u8] = b"probe";
 const SNAPSHOTS_NAME: &[u8] = b"snapshots";
+const NODES_NAME: &[u8] = b"node";
 
 const OPEN_EXCLUSIVE: u32 = 0o200;
 const RENAME_NO_REPLACE: u32 = 1;
@@ -32,6 +35,7 @@ impl FileSystem {
     pub(super) fn lookup(&self, request: &Request<'_>, reply: &mut ReplyBuffer) -> Result<(), Errno> {
         let name = request.body().name()?;
         let entry = match self.place(request.header.node)? {
+            Place::Mount(NODES_DIRECTORY) => self.lookup_by_token(name, request.header.uid)?,
             Place::Mount(directory) => self.lookup_in_mount(directory, name)?,
             Place::Node(view, ROOT_INO) if name == CONTROL_NAME => {
                 if view.is_base() {
@@ -69,6 +73,9 @@ impl FileSystem {
             CONTROL_DIRECTORY if name == PROBE_NAME => Ok(to_entry(PROBE_FILE, self.mount_node(PROBE_FILE)?)),
             CONTROL_DIRECTORY if name == SNAPSHOTS_NAME => {
                 Ok(to_entry(SNAPSHOTS_DIRECTORY, self.mount_node(SNAPSHOTS_DIRECTORY)?))
+            }
+            CONTROL_DIRECTORY if name == NODES_NAME => {
+                Ok(to_entry(NODES_DIRECTORY, self.mount_node(NODES_DIRECTORY)?))
             }
             SNAPSHOTS_DIRECTORY => {
                 let view = self.views.snapshot(name)?;
@@ -139,7 +146,8 @@ impl FileSystem {
         let node = self.new_node(request, NodeKind::File, wanted.mode, 0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!(".txfs-tmp-{}-{number}", std::process::id()).into_bytes();
-        let entry = self.make(request, &name, node)?;
+        let made = view.view()?.make_node(parent, &name, &node)?;
+        let entry = self.enter(&view, made.ino)?;
         if let Err(error) = view.view()?.unlink(parent, &name) {
             self.views.forget(NodeId(entry.node), 1);
             return Err(error.into());
@@ -163,6 +171,7 @@ impl FileSystem {
     fn make(&self, request: &Request<'_>, name: &[u8], node: NewNode) -> Result<EntryOut, Errno> {
         let (view, parent) = self.node_for_new_name(request.header.node, name)?;
         let made = view.view()?.make_node(parent, name, &node)?;
+        self.inherit(&view, parent, &made);
         self.enter(&view, made.ino)
     }
 

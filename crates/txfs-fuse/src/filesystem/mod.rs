@@ -14,11 +14,14 @@
 mod attributes;
 mod directories;
 mod files;
+mod ioctl;
 mod xattrs;
 
 use crate::errno::Errno;
+use crate::groups::Groups;
 use crate::invalidate::Invalidator;
 use crate::nodes::{BASE_VIEW, MOUNT_VIEW, NodeId, NodeTable};
+use crate::tokens::Tokens;
 use crate::views::{MountView, Views};
 use crate::wire::abi::{BatchForgetIn, ForgetOne, InHeader};
 use crate::wire::opcode::{MessageCounts, Opcode};
@@ -36,6 +39,9 @@ pub(crate) struct FileSystem {
     pub views: Arc<Views>,
     pub counts: MessageCounts,
     pub invalidator: Arc<Invalidator>,
+    /// Names that open files can be opened by in other views.
+    pub tokens: Tokens,
+    pub groups: Groups,
     /// Owner of `.txfs` and of the views' directory.
     pub owner: (u32, u32),
 }
@@ -129,18 +135,14 @@ impl FileSystem {
             Opcode::Getxattr => self.get_xattr(request, reply)?,
             Opcode::Listxattr => self.list_xattrs(request, reply)?,
             Opcode::Removexattr => self.remove_xattr(request)?,
+            Opcode::Ioctl => self.ioctl(request, reply)?,
             Opcode::Release | Opcode::Releasedir | Opcode::Destroy => {}
             // The kernel takes ENOSYS as: never ask again, succeed by yourself.
             Opcode::Open | Opcode::Opendir | Opcode::Flush => return Err(Errno::NOSYS),
             // Requests are short: an interrupted caller waits for the answer. Permissions are the kernel's business
-            // (default_permissions), polls and ioctls are not for files, statx adds nothing but the birth time, and
-            // SYNCFS is never sent to mounts like ours.
-            Opcode::Interrupt
-            | Opcode::Access
-            | Opcode::Ioctl
-            | Opcode::Poll
-            | Opcode::Statx
-            | Opcode::Syncfs => {
+            // (default_permissions), polls are not for files, statx adds nothing but the birth time, and SYNCFS is never
+            // sent to mounts like ours.
+            Opcode::Interrupt | Opcode::Access | Opcode::Poll | Opcode::Statx | Opcode::Syncfs => {
                 return Err(Errno::NOSYS);
             }
             Opcode::Init => return Err(Errno::IO),

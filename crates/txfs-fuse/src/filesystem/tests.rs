@@ -10,7 +10,8 @@ fn filesystem(volume: &Volume) -> FileSystem {
     let nowhere = std::fs::File::options().read(true).write(true).open("/dev/null").unwrap();
     let device = Arc::new(Device::new(OwnedFd::from(nowhere)));
     let invalidator = Invalidator::new(device, views.clone());
-    FileSystem { views, counts: MessageCounts::new(), invalidator, owner: (0, 0) }
+    let (tokens, groups) = Default::default();
+    FileSystem { views, counts: MessageCounts::new(), invalidator, tokens, groups, owner: (0, 0) }
 }
 
 fn body(random: &mut fastrand::Rng) -> Vec<u8> {
@@ -43,7 +44,7 @@ fn any_request_gets_an_answer() {
     let filesystem = filesystem(&volume);
     let beginner = crate::views::Beginner { pid: 1, uid: 0, command: String::new() };
     // Snapshots of the files that there are; requests outside doom it now and then, and then the next one begins.
-    let begin = || filesystem.views.open(volume.begin(), beginner.clone()).unwrap();
+    let begin = || filesystem.views.open(volume.begin(), beginner.clone(), None).unwrap();
     let base = filesystem.views.base().view().unwrap();
     base.make_file(txfs::ROOT_INO, b"a", 0o755, 0, 0).unwrap();
     base.make_directory(txfs::ROOT_INO, b"b", 0o755, 0, 0).unwrap();

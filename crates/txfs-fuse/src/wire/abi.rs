@@ -232,6 +232,28 @@ pub(crate) struct CopyRangeIn {
     pub flags: u64,
 }
 
+/// `fuse_ioctl_in`, followed by what the caller passes.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct IoctlIn {
+    pub handle: u64,
+    pub flags: u32,
+    pub command: u32,
+    pub argument: u64,
+    pub in_bytes: u32,
+    pub out_bytes: u32,
+}
+
+/// `fuse_ioctl_out`, followed by what the caller gets.
+#[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct IoctlOut {
+    pub result: i32,
+    pub flags: u32,
+    pub in_vectors: u32,
+    pub out_vectors: u32,
+}
+
 /// `fuse_dirent` without its name.
 #[derive(Clone, Copy, Debug, Default, Pod, Zeroable)]
 #[repr(C)]
@@ -309,6 +331,7 @@ pub(crate) mod init_flags {
     pub(crate) const BIG_WRITES: u32 = 1 << 5;
     pub(crate) const DO_READDIRPLUS: u32 = 1 << 13;
     pub(crate) const READDIRPLUS_AUTO: u32 = 1 << 14;
+    pub(crate) const IOCTL_DIRECTORY: u32 = 1 << 11;
     pub(crate) const ASYNC_DIO: u32 = 1 << 15;
     pub(crate) const PARALLEL_DIROPS: u32 = 1 << 18;
     pub(crate) const MAX_PAGES: u32 = 1 << 22;
@@ -361,6 +384,8 @@ mod tests {
         assert_eq!(size_of::<TransferIn>(), 40);
         assert_eq!(size_of::<StatfsOut>(), 80);
         assert_eq!(size_of::<CopyRangeIn>(), 56);
+        assert_eq!(size_of::<IoctlIn>(), 32);
+        assert_eq!(size_of::<IoctlOut>(), 16);
         assert_eq!(size_of::<Dirent>(), 24);
         assert_eq!(size_of::<InitOut>(), 64);
         assert_eq!(size_of::<InvalidateInode>(), 24);

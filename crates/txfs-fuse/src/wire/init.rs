@@ -1,7 +1,7 @@
 //! The first exchange on a new mount: what the kernel offers and what we take.
 //!
 //! Taken: big requests, parallel directory operations, READDIRPLUS where the kernel finds it useful, cached symlink
-//! targets. EXPLICIT_INVAL_DATA, since TxFS invalidates what commits change and a mere look at attributes must not
+//! targets, ioctls on directories. EXPLICIT_INVAL_DATA, since TxFS invalidates what commits change and a mere look at attributes must not
 //! drop pages. HANDLE_KILLPRIV_V2, since otherwise the kernel asks for `security.capability` before every write; so
 //! the file system itself takes set-user-id and set-group-id bits away (`filesystem::files`).
 //!
@@ -29,6 +29,7 @@ const BACKGROUND_MAX: u16 = 64;
 
 const WANTED: u32 = init_flags::ASYNC_READ
     | init_flags::BIG_WRITES
+    | init_flags::IOCTL_DIRECTORY
     | init_flags::DO_READDIRPLUS
     | init_flags::READDIRPLUS_AUTO
     | init_flags::ASYNC_DIO

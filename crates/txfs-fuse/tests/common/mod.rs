@@ -3,6 +3,9 @@
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
+pub mod calls;
+
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use txfs::Volume;
@@ -46,6 +49,19 @@ impl Fixture {
         Some(Fixture { mounted: Some(mounted), root, volume_path, volume, directory })
     }
 
+    /// A mount that all users may use and get to; `None` also where this process is not root.
+    pub fn for_all() -> Option<Fixture> {
+        if !rustix::process::geteuid().is_root() {
+            return None;
+        }
+        let fixture = Fixture::with(&MountOptions { allow_other: true, ..MountOptions::default() })?;
+        for path in [fixture.directory(), &fixture.volume_path, &fixture.root] {
+            std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
+        }
+        std::fs::set_permissions(fixture.path(""), PermissionsExt::from_mode(0o777)).unwrap();
+        Some(fixture)
+    }
+
     /// The temporary directory that holds volume and mount point.
     pub fn directory(&self) -> &Path {
         self.directory.path()
@@ -66,7 +82,7 @@ impl Fixture {
     pub fn begin_as(&self, isolation: Isolation) -> Open {
         let mut client = self.client();
         let begun = client.begin(isolation, "test").unwrap();
-        Open { view: self.root.join(begun.view.as_path()), client }
+        Open { view: self.root.join(begun.view.as_path()), number: begun.transaction, client }
     }
 
     /// Unmounts properly and closes the volume.
@@ -90,6 +106,7 @@ impl Fixture {
 pub struct Open {
     pub client: Client,
     pub view: PathBuf,
+    pub number: u64,
 }
 
 impl Open {
