@@ -115,7 +115,7 @@ posix: ## pjdfstest and fsx on a real mount
 # them.
 .PHONY: bench-build
 bench-build: ## the benchmark, the command that it mounts with, and the library that makes flushes dearer
-	$(CARGO) build --release --locked -p txfs-bench -p txfs-flush-delay -p txfs-cli --features txfs-bench/preload \
+	$(CARGO) build --release --locked -p txfs-bench -p txfs-flush-delay -p txfs-cli -p txfs-capi --features txfs-bench/preload \
 		--target-dir "$(CARGO_TARGET_DIR)/measured"
 
 .PHONY: bench
