@@ -115,7 +115,7 @@ posix: ## pjdfstest and fsx on a real mount
 # them.
 .PHONY: bench-build
 bench-build: ## the benchmark, the command that it mounts with, and the library that makes flushes dearer
-	$(CARGO) build --release --locked -p txfs-bench -p txfs-flush-delay -p txfs-cli --features txfs-bench/preload \
+	$(CARGO) build --release --locked -p txfs-bench -p txfs-flush-delay -p txfs-cli -p txfs-capi --features txfs-bench/preload \
 		--target-dir "$(CARGO_TARGET_DIR)/measured"
 
 .PHONY: bench
@@ -132,7 +132,7 @@ bench-huge: bench-build ## the workloads that need much time and disk
 		scripts/bench.sh all --huge --report docs/BENCHMARKS.md $(ARGS)
 
 .PHONY: install
-install: build ## install the command, mount.txfs, man pages and completions (PREFIX=/usr/local DESTDIR=)
+install: build ## install the command, mount.txfs, libtxfs, man pages and completions (PREFIX=/usr/local DESTDIR= LIBDIR=)
 	scripts/install.sh "$(DESTDIR)" "$(PREFIX)"
 
 .PHONY: clean

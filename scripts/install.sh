@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# install.sh DESTDIR PREFIX: the command, mount.txfs for fstab, man pages, completions. `make install` calls it.
+# install.sh DESTDIR PREFIX: the command, mount.txfs for fstab, the library for C, man pages, completions. `make install` calls it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -20,6 +20,7 @@ install -d "$root/share/bash-completion/completions" "$root/share/zsh/site-funct
 "$binary" completions bash >"$root/share/bash-completion/completions/txfs"
 "$binary" completions zsh >"$root/share/zsh/site-functions/_txfs"
 "$binary" completions fish >"$root/share/fish/vendor_completions.d/txfs.fish"
+scripts/install-library.sh "$destination" "$prefix"
 echo "installed below $root"
 # mount(8) looks for its helpers in /sbin and /usr/sbin only
 case $prefix in

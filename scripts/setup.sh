@@ -11,6 +11,7 @@ fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 declare -A package_of=(
     [gcc]=gcc [make]=make [git]=git [fusermount3]=fuse3 [getfattr]=attr [setfacl]=acl
     [mountpoint]=util-linux [setpriv]=util-linux [unshare]=util-linux [ps]=procps
+    [pkg-config]=pkg-config [c++]=g++ [nm]=binutils
     [psql]=postgresql [awk]=mawk [tar]=tar [gzip]=gzip [bzip2]=bzip2 [find]=findutils
 )
 missing=()

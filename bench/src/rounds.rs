@@ -68,6 +68,18 @@ impl Meter {
         self.latencies_us.len() as u64
     }
 
+    /// How much longer the round lasts, and how many operations it may still have: for others who do them and take their
+    /// times.
+    pub fn left(&self) -> (Duration, u64) {
+        let left = self.duration.saturating_sub(self.begun.elapsed());
+        (left, self.operations_max.saturating_sub(self.operations()))
+    }
+
+    /// Somebody else has done an operation, in this time.
+    pub fn taken(&mut self, nanoseconds: u64) {
+        self.latencies_us.push(nanoseconds as f32 / 1e3);
+    }
+
     /// Does one operation and takes its time.
     pub fn time<T>(&mut self, operation: impl FnOnce() -> Result<T>) -> Result<T> {
         let begun = Instant::now();

@@ -5,10 +5,12 @@
 //! `target/release/txfs`). Volumes are made under `$TXFS_WORK` (default /var/tmp).
 
 mod fixture;
+mod library;
 mod mounted;
 mod process;
 
 pub use fixture::{Fixture, txfs_binary, work_directory};
+pub use library::c_program;
 pub use mounted::{Mounted, monotonic};
 pub use process::{Answer, Background, answer_of, contents, signal, sleep_ms, wait_for};
 

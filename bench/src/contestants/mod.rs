@@ -5,6 +5,7 @@ pub mod embedded;
 pub mod loopback;
 pub mod mounted;
 pub mod plain;
+pub mod program;
 
 use std::fmt;
 use std::fs::File;

@@ -1,6 +1,7 @@
 //! A volume that is mounted, for programs that know nothing of it: the `txfs` command that lies beside the benchmark makes
 //! and mounts it, with the same preloaded library, so its flushes are counted and prolonged where they are made.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -76,6 +77,14 @@ impl MountedVolume {
     /// What a command of txfs prints about the volume.
     pub fn command(&self, arguments: &[&str]) -> Result<String> {
         succeed(Command::new(&self.command).args(arguments).arg(&self.volume))
+    }
+
+    /// How many messages of each kind the kernel has sent to the mount so far.
+    pub fn messages(&self) -> Result<BTreeMap<String, u64>> {
+        let statistics: serde_json::Value = serde_json::from_str(&self.command(&["stat", "--json"])?)?;
+        let counts =
+            statistics.pointer("/mount/messages").ok_or("txfs stat tells no messages of the mount")?;
+        Ok(serde_json::from_value(counts.clone())?)
     }
 
     /// The volume's directory.

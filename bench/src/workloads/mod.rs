@@ -8,6 +8,7 @@ mod day;
 mod durable;
 mod fullness;
 mod huge;
+mod libtxfs_protocols;
 mod logging;
 mod long_transaction;
 mod many;
@@ -66,6 +67,7 @@ pub const ALL: &[Workload] = &[
     cleaning::WORKLOAD,
     create_unlink::WORKLOAD,
     logging::WORKLOAD,
+    libtxfs_protocols::WORKLOAD,
     ordering::WORKLOAD,
     background::WORKLOAD,
     opening::WORKLOAD,

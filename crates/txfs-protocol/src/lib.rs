@@ -2,8 +2,9 @@
 //!
 //! The owner listens on the Unix stream socket `VOLUME/socket`. A connection carries at most one transaction: it
 //! begins, commits or aborts it, and when the last descriptor of the connection is closed an open transaction is
-//! aborted, unless other connections have joined it. Frames are a little-endian 32-bit length and that many bytes of JSON (`frame`); one request is in flight
-//! at a time. This crate depends on neither the engine nor FUSE, so that any client can use it.
+//! aborted, unless other connections have joined it. Frames are a little-endian 32-bit length and that many bytes of
+//! JSON (`frame`); one request is in flight at a time. This crate depends on neither the engine nor FUSE, so that any
+//! client can use it; with the feature `library` it knows the library's reports.
 
 mod bytes;
 mod client;
@@ -15,6 +16,8 @@ pub mod ioctl;
 mod kept;
 mod message;
 pub mod mounts;
+#[cfg(feature = "library")]
+mod report;
 mod shared;
 
 pub use bytes::PathText;
@@ -28,6 +31,8 @@ pub use message::{
     Begun, Change, ChangeKind, Cleaned, Durability, Isolation, OpenTransaction, Policy, Request, Response,
     TransactionStatus, Welcome,
 };
+#[cfg(feature = "library")]
+pub use report::rfc_3339;
 
 /// The version of these messages; both sides refuse another one.
 pub const PROTOCOL_VERSION: u32 = 4;

@@ -23,6 +23,7 @@ pub struct FileOptions {
     pub(crate) truncate: bool,
     pub(crate) create: bool,
     pub(crate) create_new: bool,
+    pub(crate) follow: bool,
     pub(crate) mode: u32,
     pub(crate) uid: u32,
     pub(crate) gid: u32,
@@ -37,6 +38,7 @@ impl Default for FileOptions {
             truncate: false,
             create: false,
             create_new: false,
+            follow: true,
             mode: 0o644,
             uid: 0,
             gid: 0,
@@ -86,6 +88,12 @@ impl FileOptions {
         self
     }
 
+    /// A symbolic link at the end of the path is followed (it is, by default); otherwise opening it fails with `ELOOP`.
+    pub fn follow(mut self, follow: bool) -> FileOptions {
+        self.follow = follow;
+        self
+    }
+
     /// Permission bits of a created file; 0644 by default.
     pub fn mode(mut self, mode: u32) -> FileOptions {
         self.mode = mode;
@@ -117,14 +125,14 @@ pub struct File<'view> {
 }
 
 impl<'view> File<'view> {
-    pub(crate) fn new(
+    /// Of a node that the view has been told of by `View::opened`; the file tells it when it is closed.
+    pub(crate) fn of_opened(
         view: &'view dyn View,
         ino: Ino,
         path: &Path,
         options: &FileOptions,
-    ) -> Result<File<'view>> {
-        view.opened(ino)?;
-        Ok(File { view, ino, path: path.to_path_buf(), options: options.clone(), position: 0 })
+    ) -> File<'view> {
+        File { view, ino, path: path.to_path_buf(), options: options.clone(), position: 0 }
     }
 
     /// Inode number.

@@ -10,11 +10,12 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::file::{File, FileOptions};
+use crate::place::Place;
 use crate::types::{Attributes, DirectoryEntry, Ino, NewNode, NodeKind, ROOT_INO, RenameMode, SetAttributes};
 use crate::view::View;
 
 /// Symbolic links followed on one path, as Linux has it.
-const SYMLINKS_MAX: usize = 40;
+pub(crate) const SYMLINKS_MAX: usize = 40;
 /// The longest piece that is read at a time.
 const READ_BYTES: usize = 1 << 20;
 
@@ -64,8 +65,14 @@ fn follow(view: &dyn View, start: Ino, mut pending: Vec<Vec<u8>>, follow_last: b
     Ok(at)
 }
 
+pub(crate) fn resolve_from(view: &dyn View, start: Ino, path: &[u8], follow_last: bool) -> Result<Ino> {
+    // Absolute ones start at the root, wherever one is.
+    let start = if path.starts_with(b"/") { ROOT_INO } else { start };
+    follow(view, start, components_reversed(path), follow_last)
+}
+
 fn resolve(view: &dyn View, path: &Path, follow_last: bool) -> Result<Ino> {
-    follow(view, ROOT_INO, components_reversed(path.as_os_str().as_bytes()), follow_last)
+    resolve_from(view, ROOT_INO, path.as_os_str().as_bytes(), follow_last)
 }
 
 /// The directory that the last component of a path is in, and that component.
@@ -73,7 +80,8 @@ fn resolve_parent(view: &dyn View, path: &Path) -> Result<(Ino, Vec<u8>)> {
     resolve_parent_from(view, ROOT_INO, path.as_os_str().as_bytes())
 }
 
-fn resolve_parent_from(view: &dyn View, start: Ino, path: &[u8]) -> Result<(Ino, Vec<u8>)> {
+pub(crate) fn resolve_parent_from(view: &dyn View, start: Ino, path: &[u8]) -> Result<(Ino, Vec<u8>)> {
+    let start = if path.starts_with(b"/") { ROOT_INO } else { start };
     let mut components = components_reversed(path);
     if components.is_empty() {
         return Err(Error::Invalid("the root directory has no name"));
@@ -83,39 +91,6 @@ fn resolve_parent_from(view: &dyn View, start: Ino, path: &[u8]) -> Result<(Ino,
         return Err(Error::Invalid("the last component must be a name"));
     }
     Ok((follow(view, start, components, true)?, name))
-}
-
-fn open_node(view: &dyn View, path: &Path, options: &FileOptions) -> Result<Ino> {
-    if options.create || options.create_new {
-        let (mut parent, mut name) = resolve_parent(view, path)?;
-        let mut symlinks = 0;
-        loop {
-            match view.lookup(parent, &name) {
-                Ok(_) if options.create_new => return Err(Error::Exists),
-                Ok(found) if found.kind == NodeKind::Symlink => {
-                    symlinks += 1;
-                    if symlinks > SYMLINKS_MAX {
-                        return Err(Error::TooManySymlinks);
-                    }
-                    let target = view.read_link(found.ino)?;
-                    let start = if target.starts_with(b"/") { ROOT_INO } else { parent };
-                    (parent, name) = resolve_parent_from(view, start, &target)?;
-                    continue;
-                }
-                Ok(found) => return Ok(found.ino),
-                Err(Error::NotFound) => {}
-                Err(error) => return Err(error),
-            }
-            let node = NewNode::file(options.mode, options.uid, options.gid);
-            match view.make_node(parent, &name, &node) {
-                Ok(made) => return Ok(made.ino),
-                // On the base view somebody else may have been faster.
-                Err(Error::Exists) if !options.create_new => {}
-                Err(error) => return Err(error),
-            }
-        }
-    }
-    resolve(view, path, true)
 }
 
 /// Operations on paths. All paths start at the volume's root, with or without a leading slash; symbolic links on the
@@ -155,15 +130,10 @@ pub trait Paths: View {
     fn open(&self, path: impl AsRef<Path>, options: &FileOptions) -> Result<File<'_>> {
         let (view, path) = (self.as_view(), path.as_ref());
         let open = || {
-            let (ino, file) = loop {
-                let ino = open_node(view, path, options)?;
-                match File::new(view, ino, path, options) {
-                    // On the base view it may have been removed in between; then its name is gone, too.
-                    Err(Error::Stale { .. }) => std::thread::yield_now(),
-                    file => break (ino, file?),
-                }
-            };
-            match view.attributes(ino)?.kind {
+            let found = Place::new(view, ROOT_INO).open(path.as_os_str().as_bytes(), options)?;
+            let ino = found.ino;
+            let file = File::of_opened(view, ino, path, options);
+            match found.kind {
                 NodeKind::Directory => return Err(Error::IsDirectory),
                 NodeKind::File => {}
                 _ => return Err(Error::NotSupported("only regular files can be opened")),

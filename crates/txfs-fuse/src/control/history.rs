@@ -1,8 +1,8 @@
 //! Recorded commits and kept transactions in the form in which clients get them.
 
 use std::time::SystemTime;
-use txfs::{RecordedCommit, Timestamp, UndoState};
-use txfs_protocol::{KeptState, KeptTransaction, Logged, NamedSnapshot, Restored, Undoable};
+use txfs::{RecordedCommit, UndoState};
+use txfs_protocol::{KeptState, KeptTransaction, Logged, NamedSnapshot, Restored, Undoable, rfc_3339};
 
 /// An entry of a volume's history, as a mount's owner sends it.
 pub fn logged(commit: RecordedCommit) -> Logged {
@@ -67,10 +67,4 @@ pub fn named_snapshot(snapshot: txfs::SnapshotInfo) -> NamedSnapshot {
 pub fn restored(restored: txfs::Restored) -> Restored {
     let txfs::Restored { made, changed, removed, unchanged, data_bytes } = restored;
     Restored { made, changed, removed, unchanged, data_bytes }
-}
-
-pub(super) fn rfc_3339(time: Timestamp) -> String {
-    // 2026-11-22 10:31:07 UTC
-    let text = time.to_string().replace(" UTC", "").replace(' ', "T");
-    format!("{text}.{:09}Z", time.nanoseconds)
 }

@@ -1,0 +1,12 @@
+//! libtxfs: the three calls of TxFS around unmodified system calls, file groups, and a C API for embedding.
+//!
+//! `trap` catches the system calls of a thread in a transaction, `calls` decides what becomes of each
+//! (docs/decisions/0017-transactions-around-system-calls.md). `embedded` is the API over the crate `txfs`.
+
+mod api;
+mod calls;
+mod connection;
+mod embedded;
+mod kernel;
+mod transaction;
+mod trap;
