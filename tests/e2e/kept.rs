@@ -140,3 +140,68 @@ fn what_is_prepared_holds_what_it_needs() {
     fixture.unmount();
     answer_of(fixture.txfs().arg("check").arg(fixture.volume())).expect_code(0);
 }
+
+#[test]
+fn a_part_is_committed_and_the_rest_stays_kept() {
+    let mut fixture = Fixture::mounted("kept-only");
+    fixture
+        .script("echo one >file; echo one >other; echo one >third; echo old >before; mkdir d")
+        .expect_code(0);
+    keep(
+        &fixture,
+        &["--keep", "monday", "-m", "the report"],
+        "echo two >file; echo two >other; echo two >third; mkdir new; echo 1 >new/a; echo 2 >new/b; mv before d/after; rmdir d \
+         2>/dev/null || true",
+    )
+    .expect_code(0);
+    let only = |fixture: &Fixture, paths: &[&str]| {
+        let mut command = fixture.txfs();
+        command
+            .args(["tx", "commit", "monday"])
+            .arg(fixture.volume())
+            .arg("--json")
+            .arg("--only")
+            .args(paths);
+        answer_of(&mut command)
+    };
+    let on_mount = fixture.path("new/a");
+    // A part that makes no sense by itself, one that there is not, and one that is.
+    only(&fixture, &["d/after"]).expect_code(1).expect_message("also name before");
+    only(&fixture, &["file", "nothing"]).expect_code(66).expect_message("nothing");
+    let part = json(only(&fixture, &["file", on_mount.to_str().expect("text")]));
+    assert_eq!((&part["outcome"], &part["remains"]), (&"committed".into(), &true.into()), "{part}");
+    assert_eq!(part["along"], serde_json::json!(["new"]), "{part}");
+    fixture
+        .script("grep -q two file; grep -q one other; grep -q 1 new/a; test ! -e new/b; grep -q old before")
+        .expect_code(0);
+    let diff = tx(&fixture, &["diff", "monday"]).expect_code(0).out;
+    assert!(diff.contains("new/b") && diff.contains("other") && !diff.contains("new/a"), "{diff}");
+    assert_eq!(json(tx(&fixture, &["list", "--json"]))[0]["conflicts"], 0);
+    // Others change what the rest writes: another part of that is committed all the same.
+    fixture.script("echo three >other").expect_code(0);
+    tx(&fixture, &["commit", "monday"]).expect_code(75).expect_message("--only");
+    only(&fixture, &["other"]).expect_code(75).expect_message("other");
+    fixture.unmount();
+    let part = json(only(&fixture, &["third", "/new"]));
+    assert_eq!((&part["remains"], &part["along"]), (&true.into(), &serde_json::json!([])), "{part}");
+    let mut text = fixture.txfs();
+    text.args(["tx", "commit", "monday"]).arg(fixture.volume()).args(["--only", "before", "d/after"]);
+    let text = answer_of(&mut text).expect_code(0).out;
+    assert!(text.contains("a part of monday is commit") && text.contains("the rest is kept"), "{text}");
+    answer_of(fixture.txfs().arg("check").arg(fixture.volume())).expect_code(0);
+    fixture.mount(&[]);
+    fixture
+        .script(
+            "grep -q two third; grep -q 2 new/b; grep -q old d/after; test ! -e before; grep -q three other",
+        )
+        .expect_code(0);
+    let diff = tx(&fixture, &["diff", "monday"]).expect_code(0).out;
+    assert!(diff.contains("1 modified") && diff.contains("+two"), "{diff}");
+    tx(&fixture, &["abort", "monday"]).expect_code(0);
+    keep(&fixture, &["--prepare", "monday"], "echo 4 >file; echo 4 >third").expect_code(0);
+    only(&fixture, &["file"]).expect_code(1).expect_message("prepared");
+    tx(&fixture, &["commit", "monday"]).expect_code(0);
+    fixture.script("grep -q 4 file; grep -q 4 third").expect_code(0);
+    fixture.unmount();
+    answer_of(fixture.txfs().arg("check").arg(fixture.volume())).expect_code(0);
+}

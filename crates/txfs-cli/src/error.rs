@@ -281,7 +281,8 @@ impl Error {
             }
             Error::PutConflict { .. } => "try again",
             Error::KeptConflict { .. } => {
-                "txfs tx show NAME lists all conflicts, txfs tx diff NAME what it would change, txfs tx abort NAME drops it"
+                "txfs tx show NAME lists all conflicts, txfs tx diff NAME what it would change; txfs tx commit NAME --only PATH \
+                 commits what others have not touched, txfs tx abort NAME drops it"
             }
             Error::UndoConflict { .. } => "undo the commits that did that first, the last one first",
             _ => return None,

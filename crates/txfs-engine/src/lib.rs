@@ -50,6 +50,6 @@ pub use stat::EngineStat;
 pub use txn::commit::Apply;
 pub use txn::{
     Applied, Chunk, ClaimHolder, ClaimKind, Commit, CommitNote, Committer, ConflictRange, ConflictSet,
-    Durability, ExtentKey, KeptClaim, KeptStep, Meeting, Origin, Piece, Placed, Receipt, Snapshot,
-    TransactionOrigin, Witness,
+    Durability, ExtentKey, KEPT_NOTES_MAX, KeptClaim, KeptStep, Meeting, Origin, Piece, Placed, Receipt,
+    Snapshot, TransactionOrigin, Witness,
 };

@@ -33,7 +33,9 @@ mod views;
 mod wire;
 
 pub use attach::{bind_read_only, unmount};
-pub use control::{change, conflict_report, kept_transaction, logged, named_snapshot, restored, volume_stat};
+pub use control::{
+    change, conflict_report, kept_part, kept_transaction, logged, named_snapshot, restored, volume_stat,
+};
 pub use error::MountError;
 pub use options::MountOptions;
 pub use session::{MountHandle, MountedVolume, mount};

@@ -6,9 +6,9 @@
 
 use crate::message::Cleaned;
 use crate::{
-    Begun, Change, ConflictReport, Durability, Isolation, KeptSide, KeptTransaction, Logged, NamedSnapshot,
-    OpenTransaction, PROTOCOL_VERSION, PathText, ProtocolError, Request, Response, Restored, SOCKET_NAME,
-    TransactionStatus, Welcome, read_frame, write_frame,
+    Begun, Change, ConflictReport, Durability, Isolation, KeptPart, KeptSide, KeptTransaction, Logged,
+    NamedSnapshot, OpenTransaction, PROTOCOL_VERSION, PathText, ProtocolError, Request, Response, Restored,
+    SOCKET_NAME, TransactionStatus, Welcome, read_frame, write_frame,
 };
 use rustix::fs::{Mode, OFlags};
 use std::io;
@@ -28,6 +28,15 @@ pub enum CommitOutcome {
         sequence: u64,
     },
     /// Another commit was first, and nothing of the transaction is left.
+    Conflicted(ConflictReport),
+}
+
+/// How the commit of a part of a kept transaction ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PartOutcome {
+    /// It is done.
+    Committed(KeptPart),
+    /// Others have changed something that the part needs; nothing has happened.
     Conflicted(ConflictReport),
 }
 
@@ -125,6 +134,19 @@ impl Client {
     /// Commits a kept transaction; after a conflict it stays.
     pub fn commit_kept(&mut self, name: &str) -> Result<CommitOutcome, ProtocolError> {
         self.expect_commit(&Request::CommitKept { name: name.to_owned() })
+    }
+
+    /// Commits what a kept transaction changes at or below some paths.
+    pub fn commit_kept_only(
+        &mut self,
+        name: &str,
+        paths: Vec<PathText>,
+    ) -> Result<PartOutcome, ProtocolError> {
+        match self.call(&Request::CommitKeptOnly { name: name.to_owned(), paths })? {
+            Response::PartCommitted(part) => Ok(PartOutcome::Committed(part)),
+            Response::Conflicted(report) => Ok(PartOutcome::Conflicted(report)),
+            _ => Err(ProtocolError::Unexpected { request: "commit_kept_only" }),
+        }
     }
 
     /// Drops a kept transaction.

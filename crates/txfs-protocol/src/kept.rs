@@ -2,6 +2,19 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::PathText;
+
+/// What committing a part of a kept transaction did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptPart {
+    /// The commit's place in the volume's order.
+    pub sequence: u64,
+    /// New directories that came along, since something in them was committed; from the volume's root.
+    pub along: Vec<PathText>,
+    /// Something is left, and kept under the same name.
+    pub remains: bool,
+}
+
 /// A named snapshot of the volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamedSnapshot {

@@ -21,12 +21,12 @@ mod report;
 mod shared;
 
 pub use bytes::PathText;
-pub use client::{Client, CommitOutcome, connect_socket, is_accepting, socket_directory};
+pub use client::{Client, CommitOutcome, PartOutcome, connect_socket, is_accepting, socket_directory};
 pub use conflict::{Access, Conflict, ConflictKind, ConflictReport, Other, OtherState};
 pub use error::ProtocolError;
 pub use frame::{FRAME_BYTES_MAX, read_frame, write_frame};
 pub use group::{FileGroup, GroupMember, GroupStarted};
-pub use kept::{KeptSide, KeptState, KeptTransaction, Logged, NamedSnapshot, Restored, Undoable};
+pub use kept::{KeptPart, KeptSide, KeptState, KeptTransaction, Logged, NamedSnapshot, Restored, Undoable};
 pub use message::{
     Begun, Change, ChangeKind, Cleaned, Durability, Isolation, OpenTransaction, Policy, Request, Response,
     TransactionStatus, Welcome,
@@ -35,7 +35,7 @@ pub use message::{
 pub use report::rfc_3339;
 
 /// The version of these messages; both sides refuse another one.
-pub const PROTOCOL_VERSION: u32 = 4;
+pub const PROTOCOL_VERSION: u32 = 5;
 
 /// The name of the owner's socket inside the volume's directory.
 pub const SOCKET_NAME: &str = "socket";

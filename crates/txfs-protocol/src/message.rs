@@ -4,8 +4,8 @@
 //! connection starts with `Hello`.
 
 use crate::{
-    ConflictReport, FileGroup, GroupMember, GroupStarted, KeptSide, KeptTransaction, Logged, NamedSnapshot,
-    PathText, Restored,
+    ConflictReport, FileGroup, GroupMember, GroupStarted, KeptPart, KeptSide, KeptTransaction, Logged,
+    NamedSnapshot, PathText, Restored,
 };
 use serde::{Deserialize, Serialize};
 
@@ -121,6 +121,14 @@ pub enum Request {
         /// Its name.
         name: String,
     },
+    /// Commits what a kept transaction changes at or below some paths; answered by `PartCommitted` or `Conflicted`,
+    /// and then all of it stays.
+    CommitKeptOnly {
+        /// Its name.
+        name: String,
+        /// From the volume's root.
+        paths: Vec<PathText>,
+    },
     /// Drops a kept transaction; answered by `Done`.
     AbortKept {
         /// Its name.
@@ -220,6 +228,7 @@ impl Request {
             Request::Keep { .. } => "keep",
             Request::Kept => "kept",
             Request::CommitKept { .. } => "commit_kept",
+            Request::CommitKeptOnly { .. } => "commit_kept_only",
             Request::AbortKept { .. } => "abort_kept",
             Request::KeptConflicts { .. } => "kept_conflicts",
             Request::OpenKept { .. } => "open_kept",
@@ -296,6 +305,8 @@ pub enum Response {
         /// Oldest first.
         transactions: Vec<KeptTransaction>,
     },
+    /// To `CommitKeptOnly`.
+    PartCommitted(KeptPart),
     /// To `Snapshots` and `CreateSnapshot`.
     Snapshots {
         /// Oldest first.

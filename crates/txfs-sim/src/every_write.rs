@@ -13,6 +13,7 @@ use crate::campaign::quietly;
 use crate::generator::{Action, Durability, Profile};
 use crate::hash::derive_seed;
 use crate::model::History;
+use crate::session::keep::commit_kept_only;
 use crate::session::{Logged, RunOptions, Runner, ScenarioReport, Session, Verdict, create_volume, new_disk};
 use crate::verify;
 use crate::violation::{Mode, ScenarioId};
@@ -83,6 +84,7 @@ impl Player<'_> {
                 })
             }
             Action::CommitKept { name } => volume.commit_kept(name).is_ok(),
+            Action::CommitKeptOnly { name, paths } => commit_kept_only(volume, name, paths).is_ok(),
             Action::AbortKept { name } => volume.abort_kept(name).is_ok(),
             Action::CreateSnapshot { name, durability } => {
                 volume.create_snapshot(name, durability.of_volume()).is_ok()
@@ -166,6 +168,7 @@ fn run_cut(runner: &mut Runner, log: &[Logged], history: &History, step: u64) ->
             Action::Commit { durability: Durability::Durable, .. }
                 | Action::Keep { .. }
                 | Action::CommitKept { .. }
+                | Action::CommitKeptOnly { .. }
                 | Action::AbortKept { .. }
                 | Action::CreateSnapshot { durability: Durability::Durable, .. }
                 | Action::DeleteSnapshot { .. }

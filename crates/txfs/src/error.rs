@@ -123,6 +123,32 @@ pub enum Error {
         /// Its name.
         name: String,
     },
+    /// `ENOENT`: a part of a kept transaction that it does not have.
+    #[error(
+        "the kept transaction {name:?} changes nothing at or below {}: `txfs tx diff` shows what it changes", path.display()
+    )]
+    NotInKept {
+        /// Its name.
+        name: String,
+        /// The path that was asked for.
+        path: PathBuf,
+    },
+    /// `EINVAL`: a part of a kept transaction makes no sense without another one.
+    #[error("{} cannot be committed without {}, since {why}: also name {}", path.display(), other.display(), other.display())]
+    NotSeparable {
+        /// The path that was asked for, or one below it.
+        path: PathBuf,
+        /// The one that it needs.
+        other: PathBuf,
+        /// Why.
+        why: &'static str,
+    },
+    /// `EINVAL`: a prepared transaction has promised to commit as a whole.
+    #[error("{name:?} is prepared, so it commits as a whole or not at all: leave out the paths, or abort it")]
+    PreparedAsWhole {
+        /// Its name.
+        name: String,
+    },
     /// `ENOENT`
     #[error("there is no snapshot {name:?}; `txfs snapshot list` shows those that there are")]
     NoSuchSnapshot {
@@ -207,7 +233,8 @@ impl Error {
             Error::Conflict(_) | Error::UndoConflict { .. } => 125,
             Error::Held { .. } | Error::KeptInUse { .. } => 16,
             Error::KeptExists { .. } => 17,
-            Error::NoSuchKept { .. } => 2,
+            Error::NoSuchKept { .. } | Error::NotInKept { .. } => 2,
+            Error::NotSeparable { .. } | Error::PreparedAsWhole { .. } => 22,
             Error::NoSpace | Error::SpaceHeld { .. } | Error::TooManySnapshots => 28,
             Error::Corrupt { .. } => 5,
             Error::Engine(error) => engine_errno(error),

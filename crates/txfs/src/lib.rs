@@ -68,7 +68,7 @@ pub use conflict::{Access, Conflict, ConflictKind, ConflictReport, Other, OtherS
 pub use error::{Error, Result};
 pub use file::{File, FileOptions};
 pub use history::RecordedCommit;
-pub use kept::{KeptSide, KeptState, KeptTransaction};
+pub use kept::{KeptPart, KeptSide, KeptState, KeptTransaction};
 pub use named::{SNAPSHOT_NAME_BYTES_MAX, SNAPSHOTS_MAX, SnapshotInfo};
 pub use observe::{CommitChanges, CommitObserver};
 pub use options::{Clock, CreateOptions, Isolation, OpenOptions, Policy, TransactionOptions};

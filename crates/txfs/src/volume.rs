@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -19,7 +19,7 @@ use crate::check::VolumeCheck;
 use crate::conflict::ConflictReport;
 use crate::error::Result;
 use crate::history::RecordedCommit;
-use crate::kept::{KeptSide, KeptTransaction};
+use crate::kept::{KeptPart, KeptSide, KeptTransaction};
 use crate::observe::CommitObserver;
 use crate::options::{CreateOptions, OpenOptions, TransactionOptions};
 use crate::records::{InodeRecord, NameHasher, key, small};
@@ -212,7 +212,8 @@ impl Volume {
     }
 
     /// Runs `work` in a serializable transaction and commits it; on a conflict runs it again, up to `attempts` times in
-    /// all, with pauses that grow, and with ever stronger claims: see [`Attempts`]. Any other error aborts the transaction and is returned.
+    /// all, with pauses that grow, and with ever stronger claims: see [`Attempts`]. Any other error aborts the
+    /// transaction and is returned.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -304,6 +305,40 @@ impl Volume {
     /// is prepared does not fail for that.
     pub fn commit_kept(&self, name: &str) -> Result<CommitReceipt> {
         crate::kept::end::commit(&self.shared, name)
+    }
+
+    /// Commits of a kept transaction what it changes at or below some paths, durably and in one commit, and leaves
+    /// the rest under the same name. Paths are those that [`Transaction::changes`] of [`Volume::kept_view`] lists, of
+    /// renamed things both.
+    ///
+    /// New directories on the way come along. Where the part makes no sense without the rest it is refused with
+    /// [`crate::Error::NotSeparable`], which names the path that is missing. Conflicts count, but for those over what
+    /// only the rest changes.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("vol");
+    /// # txfs::Volume::create(&path)?;
+    /// # let volume = txfs::Volume::open(&path)?;
+    /// use txfs::Paths;
+    ///
+    /// let tx = volume.begin();
+    /// tx.create_dir("reports")?;
+    /// tx.write_file("reports/a", b"1")?;
+    /// tx.write_file("reports/b", b"2")?;
+    /// tx.keep("monday")?;
+    /// let part = volume.commit_kept_only("monday", &["reports/a"])?;
+    /// assert!(part.remains && part.along == [std::path::Path::new("reports")]);
+    /// assert!(volume.base().exists("reports/a")? && !volume.base().exists("reports/b")?);
+    /// volume.commit_kept("monday")?;
+    /// assert!(volume.base().exists("reports/b")?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn commit_kept_only(&self, name: &str, paths: &[impl AsRef<Path>]) -> Result<KeptPart> {
+        let paths: Vec<PathBuf> = paths.iter().map(|path| path.as_ref().to_path_buf()).collect();
+        crate::kept::part::commit(&self.shared, name, &paths)
     }
 
     /// Aborts a kept or prepared transaction, durably, and gives free what it takes.

@@ -19,7 +19,7 @@ pub use self::run::{Durability, Isolation, OnConflict, Policy, Run};
 pub use self::snapshot::{
     Snapshot, SnapshotCommand, SnapshotList, SnapshotMount, SnapshotName, SnapshotRestore,
 };
-pub use self::tx::{Tx, TxCommand, TxEnd, TxExport, TxList, TxLook};
+pub use self::tx::{Tx, TxCommand, TxCommit, TxEnd, TxExport, TxList, TxLook};
 use crate::exit_code::exit_code_table;
 
 /// `txfs` as clap sees it.

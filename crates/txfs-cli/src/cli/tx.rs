@@ -20,12 +20,7 @@ pub enum TxCommand {
     /// Show what a kept transaction changes
     Diff(TxLook),
     Export(TxExport),
-    /// Commit a kept or prepared transaction
-    ///
-    /// Its changes are applied to the volume as it is now. When others have changed what it has read or written since it began, it
-    /// stays as it is, and the exit code is 75. A prepared one has no conflicts.
-    Commit(TxEnd),
-    /// Drop a kept or prepared transaction
+    Commit(TxCommit),
     Abort(TxEnd),
 }
 
@@ -67,11 +62,44 @@ pub struct TxExport {
     pub target: Option<PathBuf>,
 }
 
-/// A kept transaction to end.
+/// Commit a kept or prepared transaction, or a part of a kept one
+///
+/// Its changes are applied to the volume as it is now. When others have changed what it has read or written since it began, it
+/// stays as it is, and the exit code is 75. A prepared one has no conflicts.
+///
+/// With --only, what it changes at or below the paths is committed, all of it at once, and the rest stays kept under
+/// the same name. New directories on the way come along. What makes no sense by itself, such as one half of a rename,
+/// is refused, and the message says which path is missing. What others have changed counts if the part writes it, or
+/// if the transaction has read it and the rest does not write it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   txfs tx commit monday
+  txfs tx commit monday ~/volume   mounted or not
+  txfs tx commit monday --only src/main.c docs
+  txfs tx commit monday ~/volume --only docs --json")]
+pub struct TxCommit {
+    /// Its name, as in `txfs tx list`
+    pub name: String,
+    /// The mount or its volume; by default the mount that holds the current directory
+    #[arg(value_name = "MOUNT|VOLUME", value_hint = ValueHint::DirPath)]
+    pub target: Option<PathBuf>,
+    /// Commit only what it changes at or below these paths
+    ///
+    /// From the volume's root, as `txfs tx diff` prints them; on a mount also absolute paths of files there. Both
+    /// paths of what was renamed.
+    #[arg(long, value_name = "PATH", num_args = 1.., value_hint = ValueHint::AnyPath)]
+    pub only: Vec<PathBuf>,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Drop a kept or prepared transaction
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  txfs tx abort monday
   txfs tx abort monday ~/volume    mounted or not")]
 pub struct TxEnd {
     /// Its name, as in `txfs tx list`

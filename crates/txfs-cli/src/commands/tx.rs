@@ -1,6 +1,9 @@
 //! `txfs tx`: open transactions of a mount, and the kept and prepared ones of a volume, mounted or not.
 //!
-//! What is mounted is asked for through its owner's socket; any other volume is opened for the moment.
+//! Committing and aborting is in [`end`]. What is mounted is asked for through its owner's socket; any other volume
+//! is opened for the moment.
+
+mod end;
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -10,12 +13,12 @@ use std::time::Duration;
 use serde::Serialize;
 use txfs::Volume;
 use txfs_protocol::{
-    Change, Client, CommitOutcome, ConflictReport, KeptSide, KeptState, KeptTransaction, OpenTransaction,
-    ProtocolError, mounts,
+    Change, Client, ConflictReport, KeptSide, KeptState, KeptTransaction, OpenTransaction, ProtocolError,
+    mounts,
 };
 
 use super::printed;
-use crate::cli::{TxEnd, TxExport, TxList, TxLook};
+use crate::cli::{TxExport, TxList, TxLook};
 use crate::error::Error;
 use crate::output::colour::Paint;
 use crate::output::{self, colour, format};
@@ -25,6 +28,7 @@ use crate::tree::copy::{Copier, Watch};
 use crate::tree::host::HostTree;
 use crate::tree::volume::VolumeTree;
 use crate::tree::{Source, inside};
+pub use end::{abort, commit};
 
 /// A line of the list, as JSON.
 #[derive(Serialize)]
@@ -313,74 +317,6 @@ struct Silent;
 impl Watch for Silent {
     fn advance(&mut self, _bytes: u64) {}
     fn warn(&mut self, _message: String) {}
-}
-
-/// How the end of a kept transaction went, as JSON.
-#[derive(Serialize)]
-struct Ended {
-    name: String,
-    outcome: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    sequence: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    conflicting: Option<ConflictReport>,
-}
-
-/// Commits a kept transaction.
-pub fn commit(arguments: TxEnd) -> Result<(), Error> {
-    let target = target(arguments.target)?;
-    let name = arguments.name;
-    let outcome = match place::open(&target)? {
-        Access::Mounted { mut client, .. } => client.commit_kept(&name).map_err(Error::commit)?,
-        Access::Embedded(volume) => {
-            let outcome = match volume.commit_kept(&name) {
-                Ok(receipt) => CommitOutcome::Committed { sequence: receipt.sequence },
-                Err(error) => match error.conflicts() {
-                    Some(report) => CommitOutcome::Conflicted(txfs_fuse::conflict_report(report)),
-                    None => return Err(Error::volume(&target, error)),
-                },
-            };
-            close(&target, &volume)?;
-            outcome
-        }
-    };
-    let (outcome, sequence, conflicting) = match outcome {
-        CommitOutcome::Committed { sequence } => ("committed", Some(sequence), None),
-        CommitOutcome::Conflicted(report) => ("conflict", None, Some(report)),
-    };
-    let message = conflicting.as_ref().map(|report| report.message.clone());
-    if arguments.json {
-        let name = name.clone();
-        printed(output::print_json(&Ended { name, outcome, sequence, conflicting }))?;
-    } else if let Some(sequence) = sequence {
-        printed(writeln!(io::stdout(), "{} is commit {sequence}", format::name(name.as_bytes())))?;
-    }
-    match message {
-        None => Ok(()),
-        Some(message) => Err(Error::KeptConflict { name, message }),
-    }
-}
-
-/// Drops a kept transaction.
-pub fn abort(arguments: TxEnd) -> Result<(), Error> {
-    let target = target(arguments.target)?;
-    let name = arguments.name;
-    match place::open(&target)? {
-        Access::Mounted { mut client, .. } => client.abort_kept(&name)?,
-        Access::Embedded(volume) => {
-            volume.abort_kept(&name).map_err(|source| Error::volume(&target, source))?;
-            close(&target, &volume)?;
-        }
-    }
-    match arguments.json {
-        true => printed(output::print_json(&Ended {
-            name,
-            outcome: "aborted",
-            sequence: None,
-            conflicting: None,
-        })),
-        false => Ok(()),
-    }
 }
 
 /// Fails early when a transaction cannot be kept under this name.

@@ -133,6 +133,11 @@ impl MutationList {
         encode(&mut self.bytes, DELETE, key, None);
     }
 
+    /// Adds all of another list, after what is there.
+    pub fn append(&mut self, other: &MutationList) {
+        self.bytes.extend_from_slice(&other.bytes);
+    }
+
     /// The bytes of the module's table, one mutation after the other.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes

@@ -4,8 +4,9 @@
 //! notes that in the same commit: the layer above is asked for the entries ([`Witness`]). A *prepared* one is certain to
 //! commit, so a commit that would change what it has read or written is refused ([`EngineError::Held`]), whoever makes it.
 //!
-//! Both begin and end with a commit, and count from that commit on, up to that commit ([`KeptStep`]): all of this happens
-//! inside the critical section. The layer above stores the ranges, and claims them again when a volume is opened.
+//! Both begin and end with a commit, and count from that commit on, up to that commit ([`KeptStep`]); a commit of a part leaves
+//! one of what the rest has read and written. All of this happens inside the critical section. The layer above stores
+//! the ranges, and claims them again when a volume is opened.
 //!
 //! Locking: the table belongs to the sequencer. While it is empty, a commit pays a branch.
 
@@ -25,10 +26,12 @@ use crate::sequencer::Sequencer;
 use crate::txn::Applied;
 use crate::txn::Snapshot;
 use crate::txn::commit::Candidate;
+use crate::txn::deferred::DEFERRED_SEGMENT;
 use crate::txn::prepared::Prepared;
 
-/// So many conflicts are noted of one transaction. One is enough to keep it from committing.
-const NOTES_MAX: u64 = 1000;
+/// So many conflicts are noted of one transaction, about: once there are as many, nothing more is. One is enough to keep it from
+/// committing.
+pub const KEPT_NOTES_MAX: u64 = 1000;
 
 /// Turns what a kept transaction meets into entries of the index. Called inside the critical section, perhaps more than
 /// once for a commit: pure, and quick.
@@ -42,10 +45,15 @@ pub trait Witness: Send + Sync {
 pub struct Meeting<'a> {
     /// Parts of what the kept transaction has read or written that have been changed, for the first time; perhaps none.
     pub clashes: &'a [Clash],
+    /// There are more of these than are listed.
+    pub more: bool,
     /// The kept transaction's snapshot, if it is being kept: then others have changed that already.
     pub kept_from: Option<&'a dyn Read>,
     /// The state before the commit.
     pub before: &'a dyn Read,
+    /// Whether something in a segment is live in that state. If not, it is about to be used again, and what older
+    /// states have there can be read only by who looks at these.
+    pub is_live: &'a dyn Fn(u64) -> bool,
     /// What the kept transaction has read and written.
     pub claim: &'a KeptClaim,
     /// The keys that the commit changes, and whether they go.
@@ -85,6 +93,13 @@ pub enum KeptStep {
         /// The limit of live data does not hold for it: what it brings is there already.
         assured: Cell<bool>,
     },
+    /// It commits a part of it: that is not in the way of the rest, which counts from this commit on.
+    Divide {
+        /// Its number.
+        id: u64,
+        /// What the rest has read, and what it has written.
+        rest: RefCell<(ConflictSet, ConflictSet)>,
+    },
 }
 
 impl KeptStep {
@@ -96,6 +111,19 @@ impl KeptStep {
     /// Ends one.
     pub fn end(id: u64, prepared: bool) -> KeptStep {
         KeptStep::End { id, prepared, assured: Cell::new(false) }
+    }
+
+    /// Commits a part of one that is not prepared; of the rest, this is what it has read and written.
+    pub fn divide(id: u64, reads: ConflictSet, writes: ConflictSet) -> KeptStep {
+        KeptStep::Divide { id, rest: RefCell::new((reads, writes)) }
+    }
+
+    /// The one that this commit is no change for.
+    fn own(&self) -> Option<u64> {
+        match self {
+            KeptStep::Keep(_) => None,
+            KeptStep::End { id, .. } | KeptStep::Divide { id, .. } => Some(*id),
+        }
     }
 
     /// For the commit of a prepared one that found no space: from now on the limit of live data does not hold for it. False when
@@ -134,6 +162,12 @@ impl KeptTable {
             None => {}
             Some(KeptStep::Keep(claim)) => self.0.extend(claim.take().map(|claim| *claim)),
             Some(KeptStep::End { id, .. }) => self.0.retain(|claim| claim.id != *id),
+            Some(KeptStep::Divide { id, rest }) => {
+                if let Some(claim) = self.0.iter_mut().find(|claim| claim.id == *id) {
+                    // What others have changed of it stays noted.
+                    (claim.reads, claim.writes) = rest.take();
+                }
+            }
         }
     }
 
@@ -163,7 +197,8 @@ impl KeptClaim {
 }
 
 impl Engine {
-    /// A view of everything committed so far, but where a value was saved under this tag and number ([`crate::saved_key`]), of that.
+    /// A view of everything committed so far, but where a value was saved under this tag and number
+    /// ([`crate::saved_key`]), of that.
     pub fn snapshot_with_saved(&self, tag: u8, number: u64) -> Snapshot {
         let past = Some(Arc::new(Past::saved(tag, number)));
         Snapshot { past, ..self.snapshot() }
@@ -213,6 +248,7 @@ impl Shared {
     ) -> Result<Met> {
         let mut met = Met::default();
         let table = &sequencer.claims.kept;
+        let is_live = &|segment: u64| segment < DEFERRED_SEGMENT && sequencer.live.of(segment) > 0;
         if candidate.moves || (table.is_empty() && candidate.step.is_none()) {
             return Ok(met);
         }
@@ -220,18 +256,17 @@ impl Shared {
             let claim = claim.borrow();
             let Some(claim) = claim.as_deref().filter(|claim| !claim.prepared) else { return Ok(met) };
             let snapshot = candidate.commit.snapshot;
-            let clashes = self.overtaken_kept(claim, snapshot.sequence()).clashes;
+            let ConflictReport { clashes, more } = self.overtaken_kept(claim, snapshot.sequence());
+            let kept_from: Option<&dyn Read> = Some(snapshot);
+            let more = more > 0;
             let meeting =
-                Meeting { clashes: &clashes, kept_from: Some(snapshot), before, claim, changed: &[] };
+                Meeting { clashes: &clashes, more, kept_from, before, is_live, claim, changed: &[] };
             let notes = claim.witness.note(&meeting)?;
             applied.mutations.extend(notes);
             met.0.extend(clashes.iter().map(|clash| (claim.id, clash.range)));
             return Ok(met);
         }
-        let own = match candidate.step {
-            Some(KeptStep::End { id, .. }) => Some(*id),
-            _ => None,
-        };
+        let own = candidate.step.and_then(KeptStep::own);
         let origin = candidate.note.as_ref().map(|note| note.origin.clone()).unwrap_or_default();
         let with = Opponent::Commit { sequence: sequencer.sequence + 1, origin };
         let mut notes = Vec::new();
@@ -245,7 +280,7 @@ impl Shared {
                 continue;
             }
             let mut report = ConflictReport::default();
-            for written in [true, false].into_iter().filter(|_| claim.notes < NOTES_MAX) {
+            for written in [true, false].into_iter().filter(|_| claim.notes < KEPT_NOTES_MAX) {
                 let set = if written { &claim.writes } else { &claim.reads };
                 for range in writes() {
                     let new = set.overlapping(&range).filter(|part| !claim.has_noted(part));
@@ -257,8 +292,10 @@ impl Shared {
                 let prepared = Changes::of(prepared.encoded).flatten();
                 own.chain(prepared.map(|change| (change.key, change.value.is_none()))).collect()
             });
+            let ConflictReport { clashes, more } = &report;
+            let more = *more > 0;
             let meeting =
-                Meeting { clashes: &report.clashes, kept_from: None, before, claim, changed: &changed[..] };
+                Meeting { clashes, more, kept_from: None, before, is_live, claim, changed: &changed[..] };
             notes.extend(claim.witness.note(&meeting)?);
             met.0.extend(report.clashes.iter().map(|clash| (claim.id, clash.range)));
         }

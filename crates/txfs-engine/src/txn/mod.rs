@@ -17,6 +17,6 @@ pub use claims::{ClaimHolder, ClaimKind};
 pub use commit::{Applied, Chunk, Commit, Durability, ExtentKey, Piece, Placed, Receipt};
 pub use conflict::{ConflictRange, ConflictSet};
 pub use history::CommitNote;
-pub use kept::{KeptClaim, KeptStep, Meeting, Witness};
+pub use kept::{KEPT_NOTES_MAX, KeptClaim, KeptStep, Meeting, Witness};
 pub use origin::{Committer, Origin, TransactionOrigin};
 pub use snapshot::Snapshot;

@@ -2,7 +2,7 @@
 //! What becomes of the transaction is in `transaction`.
 
 use super::conflict::to_report;
-use super::history::{kept_transaction, logged, named_snapshot, restored};
+use super::history::{logged, named_snapshot, restored};
 use super::{credentials, stat};
 use crate::session::{MountHandle, Shared, look_at};
 use crate::views::{Beginner, MountView};
@@ -142,37 +142,10 @@ impl Connection {
             Request::Keep { .. }
             | Request::Kept
             | Request::CommitKept { .. }
+            | Request::CommitKeptOnly { .. }
             | Request::AbortKept { .. }
             | Request::KeptConflicts { .. }
-            | Request::OpenKept { .. }
-                if !self.is_owner() =>
-            {
-                refuse(
-                    rustix::io::Errno::PERM,
-                    "only the user who mounted the volume and root may keep transactions and use kept ones",
-                )
-            }
-            Request::Keep { name, prepare } => self.keep(&name, prepare),
-            Request::Kept => match self.volume().kept() {
-                Ok(found) => {
-                    Response::Kept { transactions: found.into_iter().map(kept_transaction).collect() }
-                }
-                Err(error) => failed(&error),
-            },
-            Request::CommitKept { name } => match self.volume().commit_kept(&name) {
-                Ok(receipt) => Response::Committed { sequence: receipt.sequence },
-                Err(error) => conflicted(&error),
-            },
-            Request::AbortKept { name } => match self.volume().abort_kept(&name) {
-                Ok(()) => Response::Done,
-                Err(error) => failed(&error),
-            },
-            Request::KeptConflicts { name } => match self.volume().kept_conflicts(&name) {
-                Ok(None) => Response::Done,
-                Ok(Some(report)) => Response::Conflicted(to_report(&report)),
-                Err(error) => failed(&error),
-            },
-            Request::OpenKept { name, side } => self.open_kept(&name, side),
+            | Request::OpenKept { .. } => self.answer_kept(request),
             Request::Snapshots => match self.volume().snapshots() {
                 Ok(found) => {
                     Response::Snapshots { snapshots: found.into_iter().map(named_snapshot).collect() }

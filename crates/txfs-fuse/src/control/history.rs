@@ -2,7 +2,9 @@
 
 use std::time::SystemTime;
 use txfs::{RecordedCommit, UndoState};
-use txfs_protocol::{KeptState, KeptTransaction, Logged, NamedSnapshot, Restored, Undoable, rfc_3339};
+use txfs_protocol::{
+    KeptPart, KeptState, KeptTransaction, Logged, NamedSnapshot, Restored, Undoable, rfc_3339,
+};
 
 /// An entry of a volume's history, as a mount's owner sends it.
 pub fn logged(commit: RecordedCommit) -> Logged {
@@ -48,6 +50,12 @@ pub fn kept_transaction(kept: txfs::KeptTransaction) -> KeptTransaction {
         pinned_bytes: kept.pinned_bytes,
         conflicts: kept.conflicts,
     }
+}
+
+/// What committing a part did, as a mount's owner sends it.
+pub fn kept_part(part: txfs::KeptPart) -> KeptPart {
+    let txfs::KeptPart { sequence, along, remains } = part;
+    KeptPart { sequence, along: along.into_iter().map(Into::into).collect(), remains }
 }
 
 /// A named snapshot, as a mount's owner sends it.

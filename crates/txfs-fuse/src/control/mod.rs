@@ -12,12 +12,13 @@ mod credentials;
 mod groups;
 mod history;
 mod join;
+mod kept;
 mod stat;
 mod transaction;
 
 pub use conflict::to_report as conflict_report;
 pub use connection::to_change as change;
-pub use history::{kept_transaction, logged, named_snapshot, restored};
+pub use history::{kept_part, kept_transaction, logged, named_snapshot, restored};
 pub use stat::volume_stat;
 
 use crate::error::MountError;

@@ -9,6 +9,7 @@ pub use profile::{PROFILES, PROFILES_IN_TURN, Profile, profile};
 
 use fastrand::Rng;
 
+use crate::model::part::changed_paths;
 use crate::model::{History, ModelTransaction};
 use crate::operation::{Ino, Kind, Operation};
 
@@ -45,6 +46,8 @@ pub enum Action {
     Keep { slot: usize, name: String, prepared: bool },
     /// Commits a kept transaction.
     CommitKept { name: String },
+    /// Commits what a kept transaction changes at or below some paths.
+    CommitKeptOnly { name: String, paths: Vec<Vec<u8>> },
     /// Drops a kept transaction.
     AbortKept { name: String },
     /// Makes a named snapshot.
@@ -194,12 +197,31 @@ impl Generator {
                     .filter(|name| history.kept().iter().all(|kept| kept.name != *name))?;
                 Action::Keep { slot, name: name.to_owned(), prepared: self.random.bool() }
             }
-            15 => Action::CommitKept { name: self.random.choice(history.kept())?.name.clone() },
+            15 => {
+                let kept = self.random.choice(history.kept())?;
+                let known = !kept.divided || history.is_clear(kept);
+                known.then(|| Action::CommitKept { name: kept.name.clone() })?
+            }
             16 => Action::AbortKept { name: self.random.choice(history.kept())?.name.clone() },
             18 => {
                 let name = self.random.choice(SNAPSHOT_NAMES)?;
                 let free = !history.named().contains_key(name);
                 free.then(|| Action::CreateSnapshot { name: name.to_owned(), durability: self.durability() })?
+            }
+            20 => {
+                let kept = self.random.choice(history.kept()).filter(|kept| history.is_clear(kept))?;
+                let changed: Vec<Vec<u8>> = changed_paths(&history.sight(kept)?).into_iter().collect();
+                let mut paths = Vec::new();
+                for _ in 0..self.random.usize(1..4) {
+                    let mut path = self.random.choice(&changed)?.clone();
+                    if self.random.u32(0..4) == 0 {
+                        // The directory that it is in.
+                        let end = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+                        path.truncate(end);
+                    }
+                    paths.push(path);
+                }
+                Action::CommitKeptOnly { name: kept.name.clone(), paths }
             }
             19 => Action::DeleteSnapshot { name: self.random.choice(history.named().keys())?.clone() },
             _ => {

@@ -70,7 +70,7 @@ impl Profile {
     }
 
     /// In the order of [`super::Action`].
-    pub(super) fn action_weights(&self) -> [u32; 20] {
+    pub(super) fn action_weights(&self) -> [u32; 21] {
         [
             self.base_weight,
             self.commit_weight + 4,
@@ -92,6 +92,7 @@ impl Profile {
             self.undo_weight,
             self.snapshot_weight,
             self.snapshot_weight / 2,
+            self.keep_weight * 2 / 3,
         ]
     }
 }

@@ -293,7 +293,7 @@ impl History {
         &self.retained
     }
 
-    fn push(&mut self, mut tree: Tree, footprint: Footprint, step: usize) {
+    pub(super) fn push(&mut self, mut tree: Tree, footprint: Footprint, step: usize) {
         tree.reclaim(&self.retained);
         let digest = tree.dump().digest();
         let (tree, footprint) = (Arc::new(tree), Arc::new(footprint));
@@ -329,6 +329,11 @@ impl History {
     pub(super) fn set_kept(&mut self, kept: Vec<ModelKept>) {
         let newest = self.newest();
         self.commits[newest].kept = Arc::new(kept);
+    }
+
+    /// What a transaction has begun with.
+    pub fn snapshot_of(&self, transaction: &ModelTransaction) -> &Tree {
+        &self.commits[transaction.snapshot].tree
     }
 
     /// What was committed since a transaction's snapshot.

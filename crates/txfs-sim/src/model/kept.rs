@@ -6,6 +6,9 @@
 
 use super::footprint::{Footprint, Group, Touch};
 use super::history::{History, ModelTransaction};
+use super::part::{Part, Sight, is_clear, part, sight};
+use super::tree::Tree;
+use super::undo;
 use crate::hash::{hash_bytes, mix};
 
 /// A kept or prepared transaction.
@@ -19,6 +22,10 @@ pub struct ModelKept {
     pub conflicted: bool,
     /// What it did.
     pub transaction: ModelTransaction,
+    /// What it began with: its snapshot, with those parts of it that were committed.
+    pub base: Tree,
+    /// A part of it was committed: what is left is the difference between what it began with and its view.
+    pub divided: bool,
 }
 
 /// What can be seen of kept transactions from outside, in the order of their names: name, prepared, conflicted.
@@ -72,7 +79,9 @@ impl History {
                 .map_err(|what| format!("prepared, not {what}"))?;
         }
         let mut kept = self.kept().to_vec();
-        kept.push(ModelKept { name: name.to_owned(), prepared, conflicted: false, transaction });
+        let base = self.snapshot_of(&transaction).clone();
+        let name = name.to_owned();
+        kept.push(ModelKept { name, prepared, conflicted: false, transaction, base, divided: false });
         kept.sort_by(|a, b| a.name.cmp(&b.name));
         self.push_kept(kept, step);
         Ok(())
@@ -90,18 +99,72 @@ impl History {
             return Err(format!("committed {name:?}, which does not exist"));
         };
         let mut left = self.kept().to_vec();
-        let ModelKept { conflicted, transaction, .. } = left.remove(at);
+        let ModelKept { conflicted, transaction, base, divided, .. } = left.remove(at);
         if conflicted {
             return Err(format!("committed {name:?} although a conflict was noted"));
         }
         let footprint = transaction.footprint().clone();
         let before = self.newest();
-        self.commit(transaction, step, u64::MAX)?;
+        match divided {
+            false => self.commit(transaction, step, u64::MAX)?,
+            true => {
+                let tree = undo::redo(&base, &transaction.view, self.current())
+                    .map_err(|what| format!("committed the rest of {name:?}, although {what}"))?;
+                self.push(tree, footprint.clone(), step);
+            }
+        }
         match self.newest() > before {
             true => self.set_kept(left),
             false => self.push_kept(left, step),
         }
         Ok(footprint)
+    }
+
+    /// The volume has committed a part of a kept transaction, and says whether something is left.
+    pub fn commit_kept_only(
+        &mut self,
+        name: &str,
+        paths: &[Vec<u8>],
+        remains: bool,
+        step: usize,
+    ) -> Result<Footprint, String> {
+        let mut kept = self.kept().to_vec();
+        let Some(at) = kept.iter().position(|kept| kept.name == name) else {
+            return Err(format!("committed a part of {name:?}, which does not exist"));
+        };
+        let sight = self.sight(&kept[at]).ok_or("nobody can tell what its paths are")?;
+        let mine = &mut kept[at];
+        if mine.prepared {
+            return Err(format!("committed a part of {name:?}, which is prepared"));
+        }
+        let Part { tree: with_part, .. } = part(&sight, &mine.base, &mine.transaction.view, paths);
+        let tree = undo::redo(&mine.base, &with_part, self.current())
+            .map_err(|what| format!("committed a part of {name:?}, although {what}"))?;
+        if !remains && with_part.dump().digest() != mine.transaction.view.dump().digest() {
+            return Err(format!(
+                "nothing is left of {name:?}, although there is more than the part {paths:?}"
+            ));
+        }
+        let footprint = mine.transaction.footprint().clone();
+        (mine.base, mine.divided) = (with_part, true);
+        if !remains {
+            kept.remove(at);
+        }
+        // At most.
+        self.push(tree, footprint.clone(), step);
+        self.set_kept(kept);
+        Ok(footprint)
+    }
+
+    /// What there is to see of a kept transaction, if the model can tell.
+    pub fn sight(&self, kept: &ModelKept) -> Option<Sight> {
+        sight(&kept.base, &kept.transaction.view, self.current(), kept.conflicted)
+    }
+
+    /// True when the model can tell what becomes of the sizes of files when a kept transaction is committed without
+    /// its operations.
+    pub fn is_clear(&self, kept: &ModelKept) -> bool {
+        is_clear(&kept.base, &kept.transaction.view, self.current())
     }
 
     /// The volume has carried out a change; `seen` is what it says of the kept transactions now, and `newest` was the newest

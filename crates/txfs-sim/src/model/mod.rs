@@ -2,8 +2,8 @@
 //!
 //! [`tree`] is one state of a file system, cheap to clone; [`namespace`] and [`content`] are its operations;
 //! [`history`] is the sequence of commits with the open transactions; [`footprint`] says what a transaction touched,
-//! to judge whether a conflict was fair; [`kept`] holds kept and prepared transactions, [`named`] named snapshots; [`undo`] says what undoing a
-//! commit leads to. Nothing here knows the engine.
+//! to judge whether a conflict was fair; [`kept`] holds kept and prepared transactions, [`part`] divides them,
+//! [`named`] are named snapshots; [`undo`] says what undoing a commit leads to. Nothing here knows the engine.
 
 pub mod content;
 pub mod footprint;
@@ -12,6 +12,7 @@ pub mod kept;
 pub mod lost_update;
 pub mod named;
 pub mod namespace;
+pub mod part;
 pub mod tree;
 pub mod undo;
 

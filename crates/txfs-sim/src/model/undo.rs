@@ -13,6 +13,17 @@ use crate::operation::{Ino, Kind, Name, PAGE_BYTES, ROOT_INO};
 
 /// The present state without what a commit changed, or what must be in the way.
 pub fn undo(before: &Tree, after: &Tree, present: &Tree) -> Result<Tree, String> {
+    put(before, after, present, true)
+}
+
+/// The present state with what has changed between two others, or what must be in the way. What goes may have other
+/// content by then.
+pub fn redo(before: &Tree, after: &Tree, present: &Tree) -> Result<Tree, String> {
+    put(after, before, present, false)
+}
+
+/// Makes of what is as in `after` what is in `before`. Unless `exact`, nodes that go may have changed.
+fn put(before: &Tree, after: &Tree, present: &Tree, exact: bool) -> Result<Tree, String> {
     let mut tree = present.clone();
     let inos: BTreeSet<Ino> = before.nodes().chain(after.nodes()).map(|(ino, _)| ino).collect();
     let linked = |tree: &Tree, ino: Ino| tree.node(ino).is_some_and(|node| node.nlink > 0);
@@ -20,7 +31,7 @@ pub fn undo(before: &Tree, after: &Tree, present: &Tree) -> Result<Tree, String>
     for &ino in inos.iter().filter(|ino| linked(before, **ino) && !linked(after, **ino)) {
         match (after.node(ino), present.node(ino)) {
             (_, Some(node)) if node.nlink > 0 => {}
-            (Some(left), Some(found)) if !same(left, found) => {
+            (Some(left), Some(found)) if exact && !same(left, found) => {
                 return Err(format!("inode {ino}, which it removed, was changed since"));
             }
             _ => {
@@ -54,7 +65,7 @@ pub fn undo(before: &Tree, after: &Tree, present: &Tree) -> Result<Tree, String>
         {
             return Err(format!("directory {ino}, which it made, is not empty"));
         }
-        if !same(left, found) {
+        if exact && !same(left, found) {
             return Err(format!("inode {ino}, which it made, was changed since"));
         }
     }

@@ -34,6 +34,7 @@ impl Session {
             }
             Action::Keep { slot, name, prepared } => self.keep(runner, slot, &name, prepared)?,
             Action::CommitKept { name } => self.commit_kept(runner, &name)?,
+            Action::CommitKeptOnly { name, paths } => self.commit_kept_only(runner, &name, &paths)?,
             Action::AbortKept { name } => self.abort_kept(runner, &name)?,
             Action::Reopen if !self.tolerant => self.reopen(runner)?,
             Action::CreateSnapshot { name, durability } => self.create_snapshot(runner, &name, durability)?,

@@ -1,10 +1,15 @@
 //! Kept and prepared transactions: actions on them, and what other actions mean for them.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
 use txfs::{KeptSide, KeptState, Volume};
 
 use super::{Runner, Session, Verdict};
 use crate::model::Footprint;
 use crate::model::kept::Seen;
+use crate::model::part::part;
 use crate::operation::{Operation, Outcome};
 use crate::violation::Mode;
 
@@ -16,6 +21,20 @@ pub(crate) fn seen(volume: &Volume) -> Result<Vec<Seen>, String> {
     let mut seen: Vec<Seen> = kept.into_iter().map(seen).collect();
     seen.sort();
     Ok(seen)
+}
+
+fn path_of(bytes: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(bytes))
+}
+
+/// Commits what a kept transaction changes at or below some paths.
+pub(crate) fn commit_kept_only(
+    volume: &Volume,
+    name: &str,
+    paths: &[Vec<u8>],
+) -> txfs::Result<txfs::KeptPart> {
+    let paths: Vec<&Path> = paths.iter().map(|path| path_of(path)).collect();
+    volume.commit_kept_only(name, &paths)
 }
 
 impl Session {
@@ -110,10 +129,68 @@ impl Session {
         }
     }
 
+    pub(super) fn commit_kept_only(&mut self, runner: &mut Runner, name: &str, paths: &[Vec<u8>]) -> Verdict {
+        let known = self.history.kept().iter().find(|kept| kept.name == name).cloned();
+        let Some(known) = known.filter(|_| self.keeps(runner)) else { return Ok(()) };
+        let newest = self.history.newest();
+        let error = match commit_kept_only(self.volume(), name, paths) {
+            Ok(done) => {
+                runner.report.commits += 1;
+                let change = self.history.commit_kept_only(name, paths, done.remains, self.action);
+                let change = change.map_err(|what| self.fail(runner, what))?;
+                let conflicts = seen(self.volume()).map_err(|what| self.fail(runner, what))?;
+                if conflicts.iter().any(|(other, _, now)| other == name && *now != known.conflicted) {
+                    let what =
+                        format!("the rest of {name:?} conflicts with the part of it that was committed");
+                    return Err(self.fail(runner, what));
+                }
+                self.note_kept(runner, Some(&change), newest)?;
+                self.history.mark_durable();
+                return if done.remains { self.look_at(runner, name) } else { Ok(()) };
+            }
+            Err(error) => error,
+        };
+        let verdict = match &error {
+            txfs::Error::PreparedAsWhole { .. } if known.prepared => Ok(()),
+            // It asks for something that is not there yet.
+            txfs::Error::NotSeparable { other, .. } if !known.prepared => {
+                let other = other.as_os_str().as_bytes();
+                let inside = |path: &Vec<u8>| path.is_empty() || path_of(other).starts_with(path_of(path));
+                match paths.iter().any(inside) {
+                    true => Err(format!("refused for a path that was named: {error}")),
+                    false => Ok(()),
+                }
+            }
+            txfs::Error::NotInKept { path, .. } if !known.prepared => {
+                let path = path.as_os_str().as_bytes().to_vec();
+                let sight = self.history.sight(&known);
+                let differs =
+                    sight.map(|sight| part(&sight, &known.base, &known.transaction.view, &[path]).differs);
+                match differs {
+                    Some(true) => Err(format!("refused although something differs there: {error}")),
+                    _ => Ok(()),
+                }
+            }
+            error if matches!(error.errno(), libc::ECANCELED | libc::ENOTSUP) && known.conflicted => Ok(()),
+            error if error.errno() == libc::EBUSY && !known.prepared => {
+                self.history.check_held(known.transaction.footprint(), false)
+            }
+            error if self.is_out_of_space(runner, Some(error.errno())) => {
+                return self.after_no_space(runner, "committing a part of a kept transaction");
+            }
+            _ => Err(format!("does not commit: {error}")),
+        };
+        verdict.map_err(|what| self.fail(runner, format!("the part {paths:?} of {name:?} was {what}")))
+    }
+
     /// What a conflicting one began with, and what it made of it, can be read.
     fn look_at(&self, runner: &Runner, name: &str) -> Verdict {
         for side in [KeptSide::Base, KeptSide::Ours] {
             let view = self.volume().kept_view(name, side);
+            if view.as_ref().is_err_and(|error| error.errno() == libc::ENOTSUP) {
+                // Others have changed too much.
+                continue;
+            }
             let view = view.map_err(|error| self.fail(runner, format!("{side:?} of {name:?}: {error}")))?;
             // What it has seen the name of, and nothing more, may be gone.
             let unreadable = crate::volume::dump(&view).1;
@@ -149,7 +226,11 @@ impl Session {
             self.history.kept().iter().map(|kept| (!kept.prepared, kept.name.clone())).collect();
         names.sort();
         for (_, name) in names {
-            self.commit_kept(runner, &name)?;
+            let known = self.history.kept().iter().find(|kept| kept.name == name);
+            match known.is_some_and(|kept| kept.divided && !self.history.is_clear(kept)) {
+                true => self.abort_kept(runner, &name)?,
+                false => self.commit_kept(runner, &name)?,
+            }
         }
         Ok(())
     }

@@ -1,15 +1,15 @@
 //! The end of a kept transaction: its commit or its abort.
 //!
-//! A commit applies the intents to the state as it is then, as every commit does, in one commit that also marks the transaction as
-//! going. An abort only marks it. Either way what is left of it is removed afterwards, in bounded pieces ([`super::sweep`]);
-//! after a crash the next opening does that.
+//! A commit applies the intents to the state as it is then, as every commit does, in one commit that also marks the
+//! transaction as going. An abort only marks it. Either way what is left of it is removed afterwards, in bounded
+//! pieces ([`super::sweep`]); after a crash the next opening does that.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use txfs_engine::{
-    Applied, Apply, Commit, ConflictReport as EngineReport, ConflictSet, Durability, KeptStep, Origin, Read,
-    TransactionOrigin,
+    Applied, Apply, Clash, Commit, ConflictReport as EngineReport, ConflictSet, Durability, KeptStep, Origin,
+    Read, TransactionOrigin,
 };
 
 use super::{Reserved, conflicts, load};
@@ -29,7 +29,10 @@ const LISTED_MAX: usize = 100;
 
 /// Commits one, durably.
 pub(crate) fn commit(shared: &Arc<Shared>, name: &str) -> Result<CommitReceipt> {
-    let reserved = shared.kept.take(shared, name)?;
+    commit_reserved(shared, shared.kept.take(shared, name)?)
+}
+
+pub(super) fn commit_reserved(shared: &Arc<Shared>, reserved: Reserved) -> Result<CommitReceipt> {
     let id = reserved.id();
     let mut session = Session::new(shared);
     session.now();
@@ -100,7 +103,11 @@ pub(crate) fn noted(shared: &Arc<Shared>, name: &str) -> Result<Option<ConflictR
 }
 
 fn report(session: &Session, id: u64) -> Result<Option<ConflictReport>> {
-    let mut clashes = conflicts(&session.snapshot, id)?;
+    report_of(session, conflicts(&session.snapshot, id)?)
+}
+
+/// The conflicts in words; nothing when there are none.
+pub(super) fn report_of(session: &Session, mut clashes: Vec<Clash>) -> Result<Option<ConflictReport>> {
     if clashes.is_empty() {
         return Ok(None);
     }
@@ -111,7 +118,7 @@ fn report(session: &Session, id: u64) -> Result<Option<ConflictReport>> {
 }
 
 /// On whose behalf it commits: the one who made it, under the name that it has now.
-fn origin(shared: &Shared, header: &Header) -> Origin {
+pub(super) fn origin(shared: &Shared, header: &Header) -> Origin {
     let number = shared.next_transaction.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     let Header { process, command, message, .. } = header.clone();
     let transaction = Some(Arc::new(TransactionOrigin { number, command, label: message }));

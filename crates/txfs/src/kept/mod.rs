@@ -1,17 +1,18 @@
 //! Kept and prepared transactions of a volume: listing them, and what they need while the volume is open.
 //!
-//! [`crate::Transaction::keep`] makes them, [`end`] commits and aborts them, [`load`] reads what is stored of them,
-//! [`sweep`] removes what is left of those that have ended.
+//! [`crate::Transaction::keep`] makes them, [`end`] commits and aborts them, [`part`] commits parts of them, [`load`]
+//! reads what is stored of them, [`sweep`] removes what is left of those that have ended.
 //!
-//! What is stored is described in [`crate::records::kept`]. While the volume is open the engine has the ranges that each of them has
-//! read and written, and asks its [`Witness`] for the entries that note a conflict and
-//! save what others change.
+//! What is stored is described in [`crate::records::kept`]. While the volume is open the engine has the ranges that
+//! each of them has read and written, and asks its [`Witness`] for the entries that note a conflict and save what
+//! others change.
 //!
 //! # Locking
 //! `names` is a leaf. It is not held while a transaction is being made or ended: its name is marked instead.
 
 pub(crate) mod end;
 pub(crate) mod load;
+pub(crate) mod part;
 pub(crate) mod sweep;
 pub(crate) mod witness;
 
@@ -29,6 +30,7 @@ use crate::records::{Malformed, key, small};
 use crate::shared::Shared;
 use crate::transaction::overlay::{InodeState, PageRanges};
 use crate::types::{Ino, Timestamp};
+pub use part::KeptPart;
 pub(crate) use witness::{BASE_TAG, Witness};
 
 /// The longest name, in bytes.
@@ -180,6 +182,16 @@ pub(crate) fn corrupt(id: u64, detail: Malformed) -> Error {
     Error::Corrupt { what: format!("kept transaction {id}: {detail}") }
 }
 
+/// Fails when what one began with is not known any more.
+pub(crate) fn check_base(read: &dyn Read, id: u64) -> Result<()> {
+    match read.get(&key::kept(id, key::kept::LOST, &[]))? {
+        None => Ok(()),
+        Some(_) => Err(Error::NotSupported(
+            "showing what a kept transaction began with, or committing a part: others have changed too much since",
+        )),
+    }
+}
+
 /// Is given what follows an entry's kind in its key, and its value.
 pub(crate) type Visit<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> Result<(), Malformed>;
 
@@ -234,7 +246,7 @@ pub(crate) fn examine(key: &[u8], value: &[u8]) -> Result<Option<(Ino, InodeStat
         key::kept::XATTR => number().and_then(|_| small::decode_bytes(value)).map(drop)?,
         key::kept::READS | key::kept::WRITES => kept::decode_ranges(value, &mut ConflictSet::new())?,
         key::kept::CONFLICT => kept::decode_conflict(number()?, value).map(drop)?,
-        key::kept::LOST => {}
+        key::kept::MORE | key::kept::LOST => {}
         _ => return Err("an entry of an unknown kind"),
     }
     Ok(None)

@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use txfs_engine::{
-    Clash, ConflictRange, EngineError, KeptClaim, Meeting, Mutation, Read, saved_key, saved_value,
+    Clash, ConflictRange, EngineError, Extent, KeptClaim, Meeting, Mutation, Read, saved_key, saved_value,
 };
 
 use crate::conflict::{NAME_SPACE, PAGE_SPACE};
@@ -51,8 +51,17 @@ impl Witness {
             count if count < SAVED_MAX => {
                 notes.push(Mutation::PutNew { key: place, value: saved_value(old) })
             }
-            SAVED_MAX => notes.push(put(key::kept(self.id, key::kept::LOST, &[]), vec![1])),
+            SAVED_MAX => self.lose(before, notes)?,
             _ => {}
+        }
+        Ok(())
+    }
+
+    /// What it began with is not whole any more.
+    fn lose(&self, before: &dyn Read, notes: &mut Vec<Mutation>) -> Result<(), EngineError> {
+        let lost = key::kept(self.id, key::kept::LOST, &[]);
+        if before.get(&lost)?.is_none() && !notes.iter().any(|note| note.key() == lost) {
+            notes.push(put(lost, vec![1]));
         }
         Ok(())
     }
@@ -90,12 +99,34 @@ impl Witness {
             let (old, new) = (collect(snapshot, &from, &to)?, collect(meeting.before, &from, &to)?);
             for key in old.keys().chain(new.keys()) {
                 if old.get(key) != new.get(key) && done.insert(key.clone(), ()).is_none() {
+                    match place_of(key, old.get(key)) {
+                        // A cleaner has moved it, or a deferred commit has got its place.
+                        Some(extent) if has_moved(&extent, new.get(key)) => continue,
+                        // Its place is about to be used again.
+                        Some(extent) if !(meeting.is_live)(extent.segment) => {
+                            self.lose(meeting.before, notes)?;
+                            continue;
+                        }
+                        _ => {}
+                    }
                     self.save(key, meeting.before, old.get(key).map(Vec::as_slice), notes)?;
                 }
             }
         }
         Ok(())
     }
+}
+
+/// The extent that a value is.
+fn place_of(key: &[u8], value: Option<&Vec<u8>>) -> Option<Extent> {
+    let value = value.filter(|_| key.first() == Some(&key::EXTENT_TAG))?;
+    Extent::decode(value).ok()
+}
+
+/// True when an extent has the same content elsewhere now.
+fn has_moved(old: &Extent, new: Option<&Vec<u8>>) -> bool {
+    let new = new.and_then(|value| Extent::decode(value).ok());
+    new.is_some_and(|new| new.len == old.len && new.page_checksums == old.page_checksums)
 }
 
 fn collect(read: &dyn Read, from: &[u8], to: &[u8]) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, EngineError> {
@@ -115,6 +146,10 @@ impl txfs_engine::Witness for Witness {
             put(key::kept(self.id, key::kept::CONFLICT, &rest), kept::encode_conflict(clash))
         };
         let mut notes: Vec<Mutation> = (0u32..).zip(meeting.clashes).map(entry).collect();
+        let more = key::kept(self.id, key::kept::MORE, &[]);
+        if meeting.more && meeting.before.get(&more)?.is_none() {
+            notes.push(put(more, vec![1]));
+        }
         if let Some(snapshot) = meeting.kept_from {
             self.save_earlier(meeting, snapshot, &mut notes)?;
         }

@@ -22,6 +22,7 @@ pub(crate) mod kept {
     pub(crate) const READS: u8 = b'r';
     pub(crate) const WRITES: u8 = b'w';
     pub(crate) const CONFLICT: u8 = b'c';
+    pub(crate) const MORE: u8 = b'o';
     pub(crate) const LOST: u8 = b'l';
 }
 

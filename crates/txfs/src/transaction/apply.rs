@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 
 use txfs_engine::{Applied, Extent, Mutation, Read};
 
-use super::overlay::{TimeIntent, add_links};
+use super::overlay::{InodeState, TimeIntent, add_links};
 use super::plan::{InodePlan, Plan, Source};
 use super::session::{PAGE_MAX, load_extents, load_inode, visit_extents};
 use super::undo_notes::UndoNotes;
@@ -92,7 +92,7 @@ fn apply_inode(
             let current = load_inode(read, ino)?.ok_or_else(|| vanished(ino))?;
             stored_pages = current.size.div_ceil(PAGE_BYTES);
             before = surroundings.undo.is_some().then(|| current.clone());
-            merge(inode, original, current)
+            merge(state, original, current)
         }
     };
     if record.nlink == 0 && state.link_delta < 0 {
@@ -169,8 +169,7 @@ fn vanished(ino: Ino) -> Error {
 }
 
 /// The current inode with the intents applied.
-fn merge(inode: &InodePlan, original: &InodeRecord, current: InodeRecord) -> InodeRecord {
-    let state = &inode.state;
+pub(crate) fn merge(state: &InodeState, original: &InodeRecord, current: InodeRecord) -> InodeRecord {
     let mine = &state.record;
     let mut record = current;
     if state.permissions {

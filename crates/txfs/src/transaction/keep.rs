@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use txfs_engine::{Applied, Apply, Commit, ConflictSet, Durability, KeptClaim, KeptStep, MutationList, Read};
+use txfs_engine::{Applied, Apply, Commit, ConflictSet, Durability, KeptClaim, KeptStep, MutationList};
 
 use super::apply::{NEXT_INO_STEP, load_next_ino, put};
 use super::overlay::{InodeState, Overlay};
@@ -18,7 +18,7 @@ use super::session::Session;
 use super::{CommitReceipt, State, Transaction, tell_observers};
 use crate::conflict::{ATTRIBUTE_SPACE, EXISTS};
 use crate::error::{Error, Result};
-use crate::kept::{BASE_TAG, KeptSide, Reserved, Witness, check_name, load};
+use crate::kept::{BASE_TAG, KeptSide, Reserved, Witness, check_base, check_name, load};
 use crate::records::kept::{self, Header, Stage};
 use crate::records::{key, small};
 use crate::shared::Shared;
@@ -60,9 +60,10 @@ impl Transaction {
         self.end_kept(name, Stage::Prepared)
     }
 
-    /// Commits, and if that fails because of a conflict, keeps what it has changed under a name, with the conflict noted. The error
-    /// is the conflict then, and [`crate::Volume::kept`] has the name. Only a transaction that was begun with
-    /// [`crate::TransactionOptions::late_conflicts`] is sure to have its changes still when it comes to that.
+    /// Commits, and if that fails because of a conflict, keeps what it has changed under a name, with the conflict
+    /// noted. The error is the conflict then, and [`crate::Volume::kept`] has the name. Only a transaction that was
+    /// begun with [`crate::TransactionOptions::late_conflicts`] is sure to have its changes still when it comes to
+    /// that.
     pub fn commit_or_keep(&self, durability: Durability, name: &str) -> Result<CommitReceipt> {
         check_name(name)?;
         let reserved = self.shared.kept.reserve(&self.shared, name)?;
@@ -101,10 +102,8 @@ impl Transaction {
             KeptSide::Theirs => shared.engine.snapshot(),
             KeptSide::Base | KeptSide::Ours => shared.engine.snapshot_with_saved(BASE_TAG, id),
         };
-        if side != KeptSide::Theirs && snapshot.get(&key::kept(id, key::kept::LOST, &[]))?.is_some() {
-            return Err(Error::NotSupported(
-                "showing what a kept transaction began with: others have changed too much since",
-            ));
+        if side != KeptSide::Theirs {
+            check_base(&snapshot, id)?;
         }
         let mut session = Session::read_only(shared, snapshot);
         if side == KeptSide::Ours {
@@ -211,12 +210,7 @@ impl Session {
     /// Writes down the intents; returns a number above all inode numbers that they use.
     fn write_overlay(&self, entries: &mut MutationList, id: u64, overlay: &Overlay) -> Result<u64> {
         let mut next_ino = id + 1;
-        for (&(directory, hash), state) in &overlay.names {
-            if state.current != state.original {
-                let rest = [&directory.to_be_bytes()[..], &hash.to_be_bytes()];
-                entries.put_new(&key::kept(id, key::kept::NAME, &rest), &kept::encode_name(state));
-            }
-        }
+        write_names(entries, id, overlay);
         for (&ino, state) in &overlay.inodes {
             if state.is_created() {
                 next_ino = next_ino.max(ino + 1);
@@ -237,8 +231,18 @@ impl Session {
     }
 }
 
+/// Writes down the changed names.
+pub(crate) fn write_names(entries: &mut MutationList, id: u64, overlay: &Overlay) {
+    for (&(directory, hash), state) in &overlay.names {
+        if state.current != state.original {
+            let rest = [&directory.to_be_bytes()[..], &hash.to_be_bytes()];
+            entries.put_new(&key::kept(id, key::kept::NAME, &rest), &kept::encode_name(state));
+        }
+    }
+}
+
 /// Writes down one node's intents, its data under the number `shadow`.
-fn write_inode(entries: &mut MutationList, id: u64, ino: u64, state: &InodeState, shadow: u64) {
+pub(crate) fn write_inode(entries: &mut MutationList, id: u64, ino: u64, state: &InodeState, shadow: u64) {
     let number = ino.to_be_bytes();
     entries.put_new(&key::kept(id, key::kept::INODE, &[&number]), &kept::encode_inode(state, shadow));
     for (first, extent) in &state.data.placed {
@@ -256,7 +260,7 @@ fn write_inode(entries: &mut MutationList, id: u64, ino: u64, state: &InodeState
     }
 }
 
-fn write_ranges(entries: &mut MutationList, id: u64, what: u8, set: &ConflictSet) {
+pub(crate) fn write_ranges(entries: &mut MutationList, id: u64, what: u8, set: &ConflictSet) {
     for (count, value) in (0u32..).zip(kept::encode_ranges(set)) {
         entries.put_new(&key::kept(id, what, &[&count.to_be_bytes()]), &value);
     }
@@ -264,7 +268,7 @@ fn write_ranges(entries: &mut MutationList, id: u64, what: u8, set: &ConflictSet
 
 /// A node of which it takes a name may go with that: whether it does is only known when it is applied. Another prepared
 /// transaction that changes the node would then be in the way.
-fn claim_removals(overlay: &Overlay, writes: &mut ConflictSet) {
+pub(crate) fn claim_removals(overlay: &Overlay, writes: &mut ConflictSet) {
     for (&ino, state) in overlay.inodes.iter().filter(|(_, state)| !state.is_created()) {
         let directory = state.record.kind == NodeKind::Directory;
         if state.record.nlink == 0 || (!directory && state.link_delta < 0) {
