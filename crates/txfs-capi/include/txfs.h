@@ -85,6 +85,25 @@ int fs_tx_leave(void);
  */
 int fs_tx_conflict(const char **report);
 
+/*
+ * File groups, as in exF2FS (FAST '22): a transaction over some files and directories only. All other calls pass, so that a
+ * log file, for one, can stay out of it. A group lives in the mount, as long as that does; processes share it by its key.
+ * Of several mounted volumes, the one of $TXFS_MOUNT is meant, else that of the current directory.
+ *
+ * create returns the key. A file is in one group at most (EEXIST). Members stay while a transaction of the group runs
+ * (EBUSY); what is created in a member directory is a member as well. delete aborts a running transaction.
+ *
+ * start binds the calling thread, as fs_tx_begin does; if the group's transaction runs, it joins it. commit and abort are
+ * those of fs_tx_commit and fs_tx_abort, by a thread that is in it (else EINVAL); they end it for all.
+ */
+int create_tx_file_group(void);
+int delete_tx_file_group(int key);
+int add_tx_file_group(int fd, int key);
+int remove_tx_file_group(int fd, int key);
+int start_tx_file_group(int key);
+int commit_tx_file_group(int key);
+int abort_tx_file_group(int key);
+
 /* How many system calls of this process were intercepted so far: all of them inside transactions. */
 uint64_t fs_tx_intercepted(void);
 

@@ -2,6 +2,7 @@
 //!
 //! Each first lets a new process notice that it is one, and does its work with signals masked and calls let through.
 
+use crate::bound;
 use std::ffi::{c_char, c_int, c_uint};
 use std::ptr::{self, NonNull};
 
@@ -10,7 +11,7 @@ use txfs_protocol::{Durability, Isolation, Policy};
 use crate::calls::descriptors;
 use crate::calls::system::openat;
 use crate::kernel::Errno;
-use crate::transaction::{self, Binding, End, Options};
+use crate::transaction::{Binding, End, Options};
 use crate::trap;
 
 /// Flags of `fs_tx_begin_with`.
@@ -25,7 +26,7 @@ const DURABLE: c_uint = 0;
 const ORDERED: c_uint = 1;
 const DEFERRED: c_uint = 2;
 
-fn answer(result: Result<i32, Errno>) -> c_int {
+pub(crate) fn answer(result: Result<i32, Errno>) -> c_int {
     match result {
         Ok(value) => value,
         Err(Errno(number)) => {
@@ -55,7 +56,7 @@ fn begin(flags: c_uint) -> Result<c_int, Errno> {
         return Err(Errno(libc::EINVAL));
     }
     // Flat: only the outermost counts.
-    let inner = trap::uninterrupted(|| transaction::bound().map(|binding| binding.depth += 1));
+    let inner = trap::uninterrupted(|| bound::binding().map(|binding| binding.depth += 1));
     if inner.is_some() {
         return Ok(0);
     }
@@ -68,10 +69,10 @@ fn begin(flags: c_uint) -> Result<c_int, Errno> {
         },
         recorded: flags & RECORDED != 0,
     };
-    transaction::set_report(None);
+    bound::set_report(None);
     let binding = Box::new(Binding::new(options));
     if flags & EXPLICIT != 0 {
-        trap::uninterrupted(|| transaction::enter_explicitly(binding));
+        trap::uninterrupted(|| bound::enter_explicitly(binding));
         return Ok(0);
     }
     let binding = Box::into_raw(binding);
@@ -110,9 +111,9 @@ pub extern "C" fn fs_tx_abort() -> c_int {
     answer(end(End::Abort))
 }
 
-fn end(how: End) -> Result<c_int, Errno> {
+pub(crate) fn end(how: End) -> Result<c_int, Errno> {
     trap::uninterrupted(|| {
-        let binding = transaction::bound().ok_or(Errno(libc::EINVAL))?;
+        let binding = bound::binding().ok_or(Errno(libc::EINVAL))?;
         if binding.depth > 1 {
             binding.depth -= 1;
             if let End::Abort = how {
@@ -128,7 +129,7 @@ fn end(how: End) -> Result<c_int, Errno> {
 
 /// Unbinds the thread, however deep it is.
 fn unbind(last: impl FnOnce(&mut Binding) -> Result<(), Errno>) -> Result<c_int, Errno> {
-    trap::uninterrupted(|| finish(transaction::bound().ok_or(Errno(libc::EINVAL))?, last))
+    trap::uninterrupted(|| finish(bound::binding().ok_or(Errno(libc::EINVAL))?, last))
 }
 
 fn finish(
@@ -138,7 +139,7 @@ fn finish(
     let result = last(binding);
     let binding = ptr::from_mut(binding);
     if !trap::is_on() {
-        drop(transaction::leave_explicitly());
+        drop(bound::leave_explicitly());
         return result.map(|()| 0);
     }
     trap::leave();
@@ -152,7 +153,7 @@ fn finish(
 pub extern "C" fn fs_tx_dirfd() -> c_int {
     trap::notice_new_process();
     answer(trap::uninterrupted(|| {
-        let binding = transaction::bound().ok_or(Errno(libc::EINVAL))?;
+        let binding = bound::binding().ok_or(Errno(libc::EINVAL))?;
         let view = binding.forced_view()?;
         let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
         let number = openat(view.root(), c".", flags, 0)?.into_number();
@@ -166,7 +167,7 @@ pub extern "C" fn fs_tx_dirfd() -> c_int {
 pub extern "C" fn fs_tx_fd() -> c_int {
     trap::notice_new_process();
     answer(trap::uninterrupted(|| {
-        let binding = transaction::bound().ok_or(Errno(libc::EINVAL))?;
+        let binding = bound::binding().ok_or(Errno(libc::EINVAL))?;
         let view = binding.forced_view()?;
         // Not noted: at the end it goes on to mean this transaction.
         let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
@@ -178,22 +179,25 @@ pub extern "C" fn fs_tx_fd() -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn fs_tx_join(fd: c_int) -> c_int {
     trap::notice_new_process();
-    let binding = trap::uninterrupted(|| match transaction::bound() {
+    let binding = trap::uninterrupted(|| match bound::binding() {
         Some(_) => Err(Errno(libc::EBUSY)),
         None => Binding::joined(fd).map(Box::new),
     });
-    answer(binding.and_then(|binding| {
-        transaction::set_report(None);
-        let binding = Box::into_raw(binding);
-        let entered = NonNull::new(binding.cast()).ok_or(Errno(libc::ENOMEM)).and_then(trap::enter);
-        if let Err(error) = entered {
-            // SAFETY: made above, and not taken over.
-            let mut binding = unsafe { Box::from_raw(binding) };
-            let _ = trap::uninterrupted(|| binding.leave());
-            return Err(error);
-        }
-        Ok(0)
-    }))
+    answer(binding.and_then(bind))
+}
+
+/// Binds the thread to a transaction that has begun already.
+pub(crate) fn bind(binding: Box<Binding>) -> Result<c_int, Errno> {
+    bound::set_report(None);
+    let binding = Box::into_raw(binding);
+    let entered = NonNull::new(binding.cast()).ok_or(Errno(libc::ENOMEM)).and_then(trap::enter);
+    if let Err(error) = entered {
+        // SAFETY: made above, and not taken over.
+        let mut binding = unsafe { Box::from_raw(binding) };
+        let _ = trap::uninterrupted(|| binding.leave());
+        return Err(error);
+    }
+    Ok(0)
 }
 
 /// Unbinds the calling thread; the transaction goes on as long as somebody takes part.
@@ -210,7 +214,7 @@ pub extern "C" fn fs_tx_leave() -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fs_tx_conflict(report: *mut *const c_char) -> c_int {
     trap::notice_new_process();
-    let text = trap::uninterrupted(transaction::report);
+    let text = trap::uninterrupted(bound::report);
     if text.is_null() {
         return answer(Err(Errno(libc::ENODATA)));
     }

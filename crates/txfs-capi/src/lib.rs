@@ -4,9 +4,11 @@
 //! (docs/decisions/0017-transactions-around-system-calls.md). `embedded` is the API over the crate `txfs`.
 
 mod api;
+mod bound;
 mod calls;
 mod connection;
 mod embedded;
+mod groups;
 mod kernel;
 mod transaction;
 mod trap;

@@ -5,18 +5,17 @@
 //! Locks: those of `Shared` are leaves, taken for a moment; `STATE`, `NUMBERS` and `POOL` of other modules are never
 //! taken under them.
 
+use crate::bound::set_report;
 use crate::calls::descriptors::{self, Descriptors};
 use crate::calls::mounts::{self, Table};
-use crate::calls::own::{self, Own};
+use crate::calls::own::Own;
+use crate::calls::scope::Scope;
 use crate::calls::system::{self, Fd, Node, c_text, openat, openat2, status_of};
 use crate::calls::{inherited, locked, maps};
-use crate::connection::{self, Connection, thread};
+use crate::connection::{Connection, thread};
 use crate::kernel::Errno;
-use crate::trap;
-use std::cell::{Cell, RefCell};
-use std::ffi::{CString, c_char};
+use std::ffi::CString;
 use std::os::fd::RawFd;
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use txfs_protocol::{Begun, ConflictReport, Durability, Isolation, Policy, Request, Response};
@@ -115,6 +114,8 @@ pub struct Shared {
     pub directory: Mutex<CurrentDirectory>,
     /// Something of the view was mapped into memory.
     pub mapped: AtomicBool,
+    /// What of the volume it is about; none: all of it.
+    pub scope: Option<Scope>,
     /// None once it has ended.
     connection: Mutex<Option<Connection>>,
 }
@@ -222,23 +223,13 @@ impl Binding {
         if let Some(view) = self.known_view() {
             return self.alive().map(|()| view);
         }
-        let table = self.table()?;
-        let device = match std::env::var_os("TXFS_MOUNT") {
-            Some(path) => {
-                let path = c_text(path.into_encoded_bytes());
-                let found = system::status(libc::AT_FDCWD, &path, 0)?;
-                table.reached(&found).map(|_| found.node.device).ok_or(Errno(libc::ENODEV))?
-            }
-            None => {
-                let here = system::status(libc::AT_FDCWD, c"", libc::AT_EMPTY_PATH)?;
-                match (table.reached(&here), &table.volumes()[..]) {
-                    (Some(_), _) => here.node.device,
-                    (None, [only]) => table.entry(*only).mount.device,
-                    (None, _) => return Err(Errno(libc::ENODEV)),
-                }
-            }
-        };
+        let device = mounts::chosen(&*self.table()?)?;
         self.view(device)
+    }
+
+    /// Which files the transaction is about; none: all of the volume.
+    pub fn scope(&self) -> Option<Arc<Shared>> {
+        self.shared.clone().filter(|shared| shared.scope.is_some())
     }
 
     /// After a `chdir` into the volume: where the process is for the transaction.
@@ -279,18 +270,21 @@ impl Binding {
     }
 
     /// Others may take part.
-    fn is_shared(&self) -> bool {
+    pub fn is_shared(&self) -> bool {
         self.joined || self.shared.as_ref().is_some_and(|shared| Arc::strong_count(shared) > 1)
     }
 
     /// A binding to the transaction whose view's root a descriptor is.
     pub fn joined(root: RawFd) -> Result<Binding, Errno> {
         let table = mounts::current()?;
+        Ok(Binding::to(join(table.clone(), root)?, table, true))
+    }
+
+    /// A binding to a transaction that has begun already; `joined`: by somebody else.
+    pub fn to(shared: Arc<Shared>, table: Arc<Table>, joined: bool) -> Binding {
         let mut binding = Binding::new(Options::default());
-        binding.shared = Some(join(table.clone(), root)?);
-        binding.table = Some(table);
-        binding.joined = true;
-        Ok(binding)
+        (binding.shared, binding.table, binding.joined) = (Some(shared), Some(table), joined);
+        binding
     }
 
     /// Takes part no longer; the transaction goes on as long as somebody takes part.
@@ -341,7 +335,14 @@ fn begin(options: &Options, table: Arc<Table>, device: (u32, u32)) -> Result<Arc
         Response::Begun(begun) => begun,
         _ => return Err(Errno(libc::EPROTO)),
     };
-    shared(table.clone(), mount, connection, &begun)
+    shared(table.clone(), mount, connection, &begun, None)
+}
+
+/// The transaction of this process whose view has this name.
+pub fn known(name: &[u8]) -> Option<Arc<Shared>> {
+    let mut all = locked(&SHARED);
+    all.retain(|shared| shared.strong_count() > 0);
+    all.iter().filter_map(Weak::upgrade).find(|shared| shared.view.prefix.ends_with(name))
 }
 
 /// Takes part in the transaction whose view's root a descriptor is.
@@ -354,11 +355,7 @@ fn join(table: Arc<Table>, root: RawFd) -> Result<Arc<Shared>, Errno> {
     if name.is_empty() || name.contains(&b'/') {
         return Err(Errno(libc::EINVAL));
     }
-    let mut all = locked(&SHARED);
-    all.retain(|shared| shared.strong_count() > 0);
-    let known = all.iter().filter_map(Weak::upgrade).find(|shared| shared.view.prefix.ends_with(name));
-    drop(all);
-    if let Some(known) = known {
+    if let Some(known) = known(name) {
         return Ok(known);
     }
     let mount = table.whole(found.node.device).ok_or(Errno(libc::ENOTSUP))?;
@@ -372,15 +369,16 @@ fn join(table: Arc<Table>, root: RawFd) -> Result<Arc<Shared>, Errno> {
             return Err(Errno::from(&error));
         }
     };
-    shared(table, mount, connection, &begun)
+    shared(table, mount, connection, &begun, None)
 }
 
 /// Opens the view of a transaction that has begun on a connection.
-fn shared(
+pub fn shared(
     table: Arc<Table>,
     mount: usize,
     connection: Connection,
     begun: &Begun,
+    scope: Option<Scope>,
 ) -> Result<Arc<Shared>, Errno> {
     let entry = table.entry(mount);
     let opened = || {
@@ -402,6 +400,7 @@ fn shared(
                 descriptors: Mutex::default(),
                 directory: Mutex::default(),
                 mapped: AtomicBool::new(false),
+                scope,
                 connection: Mutex::new(Some(connection)),
             });
             let mut all = locked(&SHARED);
@@ -466,91 +465,7 @@ fn end(shared: &Shared, how: End) -> (Result<(), Errno>, Option<ConflictReport>)
     (result, report)
 }
 
-/// The calling thread's binding, while it is in a transaction.
-///
-/// The caller runs in the trap's handler or in `trap::uninterrupted`, and gives the reference up before it ends.
-pub fn bound() -> Option<&'static mut Binding> {
-    let binding = match trap::binding() {
-        Some(binding) => binding.cast::<Binding>(),
-        None => NonNull::new(EXPLICIT.try_with(|explicit| explicit.0.get()).ok()?)?,
-    };
-    // SAFETY: either is a Binding of this thread, freed only after it is taken from there; nothing else of the thread
-    // runs meanwhile, and no other thread knows the address.
-    Some(unsafe { &mut *binding.as_ptr() })
-}
-
-/// The binding of a thread whose calls are not caught.
-struct Explicit(Cell<*mut Binding>);
-
-impl Drop for Explicit {
-    fn drop(&mut self) {
-        if let Some(mut binding) = take_explicit(&self.0) {
-            let _ = binding.end(End::Abort);
-        }
-    }
-}
-
-thread_local! {
-    static EXPLICIT: Explicit = const { Explicit(Cell::new(std::ptr::null_mut())) };
-}
-
-/// Binds the thread without catching its calls.
-pub fn enter_explicitly(binding: Box<Binding>) {
-    EXPLICIT.with(|explicit| explicit.0.set(Box::into_raw(binding)));
-}
-
-/// Takes such a binding back, if there is one.
-pub fn leave_explicitly() -> Option<Box<Binding>> {
-    EXPLICIT.try_with(|explicit| take_explicit(&explicit.0)).ok().flatten()
-}
-
-fn take_explicit(place: &Cell<*mut Binding>) -> Option<Box<Binding>> {
-    let binding = place.replace(std::ptr::null_mut());
-    // SAFETY: it came from a box, and is taken out once.
-    (!binding.is_null()).then(|| unsafe { Box::from_raw(binding) })
-}
-
-thread_local! {
-    /// What the thread's last transaction has met. First used outside of the handler, where memory may be had for it.
-    static REPORT: RefCell<Option<CString>> = const { RefCell::new(None) };
-}
-
-pub fn set_report(report: Option<ConflictReport>) {
-    let text = report.and_then(|report| CString::new(serde_json::to_vec(&report).ok()?).ok());
-    let _ = REPORT.try_with(|place| {
-        if let Ok(mut place) = place.try_borrow_mut() {
-            *place = text;
-        }
-    });
-}
-
-/// Its text, valid until the next begin; null if there is none.
-pub fn report() -> *const c_char {
-    let text =
-        REPORT.try_with(|place| place.borrow().as_ref().map_or(std::ptr::null(), |text| text.as_ptr()));
-    text.unwrap_or(std::ptr::null())
-}
-
-/// A thread ends in its transaction.
-pub fn thread_exits() {
-    if let Some(binding) = bound() {
-        // Where others take part, it goes on without this thread.
-        let _ = if binding.is_shared() { binding.leave() } else { binding.end(End::Abort) };
-        if trap::is_on() {
-            let binding = std::ptr::from_mut(binding);
-            // SAFETY: it came from a box, and the trap asks for it no more: the thread leaves it right after this.
-            drop(unsafe { Box::from_raw(binding) });
-        }
-    }
-}
-
-/// In a child process: what the parent has is the parent's.
-pub fn forked() {
-    // Its descriptors are closed, and what else it has is memory.
-    std::mem::forget(leave_explicitly());
-    // Its threads are the parent's.
+/// In a child process: the threads that are in them are the parent's.
+pub fn forget_all() {
     std::mem::forget(inherited(&SHARED));
-    own::close_all();
-    mounts::forget();
-    connection::forget_all();
 }

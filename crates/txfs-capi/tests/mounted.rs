@@ -82,7 +82,7 @@ fn run_linked(name: &str, test: &str, linked: Linked) {
 }
 
 macro_rules! tests {
-    ($($test:ident: $program:literal $case:literal;)*) => {
+    ($(fn $test:ident(): $program:literal $case:literal;)*) => {
         $(
             #[test]
             fn $test() {
@@ -93,43 +93,53 @@ macro_rules! tests {
 }
 
 tests! {
-    the_example_of_the_manual_works: "descriptors" "example";
-    a_descriptor_of_before_has_its_offset_inside: "descriptors" "offsets_of_before";
-    a_descriptor_of_before_appends: "descriptors" "appending";
-    duplicates_share_their_offset: "descriptors" "duplicates";
-    descriptors_go_on_after_the_commit: "descriptors" "going_on_after_commit";
-    descriptors_go_on_after_an_abort: "descriptors" "going_on_after_abort";
-    standard_io_is_part_of_it: "descriptors" "standard_io";
-    mapped_memory_is_part_of_it: "descriptors" "mapped";
-    data_moves_between_files: "descriptors" "moving_data";
-    the_librarys_descriptors_are_not_the_programs: "descriptors" "own_descriptors";
-    a_reused_number_is_what_it_is_now: "descriptors" "reused_numbers";
-    links_lead_in_and_out: "paths" "links";
-    parent_steps_lead_where_the_kernel_says: "paths" "parent_steps";
-    directories_of_before_and_of_inside_lead_into_the_view: "paths" "directories";
-    the_current_directory_is_the_transactions: "paths" "current_directory";
-    other_threads_stay_where_they_are: "paths" "current_directory_of_other_threads";
-    links_of_proc_mean_the_view: "paths" "links_of_proc";
-    attributes_are_part_of_it: "paths" "attributes";
-    wrong_arguments_are_refused_as_ever: "paths" "wrong_arguments";
-    special_files_work: "paths" "special_files";
-    threads_share_a_descriptor_of_before: "isolation" "threads_with_a_descriptor_of_before";
-    threads_append_to_their_own: "isolation" "threads_append";
-    a_thread_sees_its_own: "isolation" "threads_see_their_own";
-    a_conflict_shows_at_the_commit: "isolation" "conflict_at_commit";
-    a_conflict_shows_at_the_call: "isolation" "conflict_at_the_call";
-    nesting_is_flat: "isolation" "nesting_is_flat";
-    the_end_of_a_thread_aborts: "isolation" "end_of_a_thread_aborts";
-    a_process_that_dies_inside_leaves_nothing: "isolation" "a_child_dies_inside";
-    a_child_is_outside: "isolation" "a_child_is_outside";
-    threads_agree_about_two_files: "isolation" "random_operations_on_two_files";
-    a_directory_descriptor_works_without_interception: "isolation" "explicit_transactions";
-    threads_join_a_transaction: "isolation" "threads_join";
-    processes_join_a_transaction: "isolation" "processes_join";
-    files_without_a_name_are_part_of_it: "descriptors" "without_a_name";
-    a_temporary_file_gets_a_name: "descriptors" "temporary_file_gets_a_name";
-    other_places_are_left_alone: "isolation" "other_places_are_left_alone";
-    pairs_leave_nothing: "isolation" "pairs";
+    fn the_example_of_the_manual_works(): "descriptors" "example";
+    fn a_descriptor_of_before_has_its_offset_inside(): "descriptors" "offsets_of_before";
+    fn a_descriptor_of_before_appends(): "descriptors" "appending";
+    fn duplicates_share_their_offset(): "descriptors" "duplicates";
+    fn descriptors_go_on_after_the_commit(): "descriptors" "going_on_after_commit";
+    fn descriptors_go_on_after_an_abort(): "descriptors" "going_on_after_abort";
+    fn standard_io_is_part_of_it(): "descriptors" "standard_io";
+    fn mapped_memory_is_part_of_it(): "descriptors" "mapped";
+    fn data_moves_between_files(): "descriptors" "moving_data";
+    fn the_librarys_descriptors_are_not_the_programs(): "descriptors" "own_descriptors";
+    fn a_reused_number_is_what_it_is_now(): "descriptors" "reused_numbers";
+    fn links_lead_in_and_out(): "paths" "links";
+    fn parent_steps_lead_where_the_kernel_says(): "paths" "parent_steps";
+    fn directories_of_before_and_of_inside_lead_into_the_view(): "paths" "directories";
+    fn the_current_directory_is_the_transactions(): "paths" "current_directory";
+    fn other_threads_stay_where_they_are(): "paths" "current_directory_of_other_threads";
+    fn links_of_proc_mean_the_view(): "paths" "links_of_proc";
+    fn attributes_are_part_of_it(): "paths" "attributes";
+    fn wrong_arguments_are_refused_as_ever(): "paths" "wrong_arguments";
+    fn special_files_work(): "paths" "special_files";
+    fn threads_share_a_descriptor_of_before(): "isolation" "threads_with_a_descriptor_of_before";
+    fn threads_append_to_their_own(): "isolation" "threads_append";
+    fn a_thread_sees_its_own(): "isolation" "threads_see_their_own";
+    fn a_conflict_shows_at_the_commit(): "isolation" "conflict_at_commit";
+    fn a_conflict_shows_at_the_call(): "isolation" "conflict_at_the_call";
+    fn nesting_is_flat(): "isolation" "nesting_is_flat";
+    fn the_end_of_a_thread_aborts(): "isolation" "end_of_a_thread_aborts";
+    fn a_process_that_dies_inside_leaves_nothing(): "isolation" "a_child_dies_inside";
+    fn a_child_is_outside(): "isolation" "a_child_is_outside";
+    fn threads_agree_about_two_files(): "isolation" "random_operations_on_two_files";
+    fn a_directory_descriptor_works_without_interception(): "isolation" "explicit_transactions";
+    fn threads_join_a_transaction(): "isolation" "threads_join";
+    fn processes_join_a_transaction(): "isolation" "processes_join";
+    fn files_without_a_name_are_part_of_it(): "descriptors" "without_a_name";
+    fn a_temporary_file_gets_a_name(): "descriptors" "temporary_file_gets_a_name";
+    fn other_places_are_left_alone(): "isolation" "other_places_are_left_alone";
+    fn a_group_is_committed_and_others_pass(): "groups" "members_only";
+    fn an_aborted_group_leaves_nothing(): "groups" "abort";
+    fn what_is_made_in_a_member_directory_is_a_member(): "groups" "member_directory";
+    fn names_move_into_a_group(): "groups" "renames";
+    fn a_file_is_in_one_group(): "groups" "one_group";
+    fn members_stay_while_it_runs(): "groups" "members_stay";
+    fn processes_share_a_group(): "groups" "processes";
+    fn threads_share_a_group(): "groups" "threads";
+    fn deleting_a_group_aborts_its_transaction(): "groups" "deletion";
+    fn wrong_use_of_groups_is_refused(): "groups" "wrong_use";
+    fn pairs_leave_nothing(): "isolation" "pairs";
 }
 
 #[test]

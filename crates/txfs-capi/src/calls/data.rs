@@ -32,7 +32,7 @@ pub fn decide(binding: &mut Binding, call: &Call) -> Option<Decided> {
         libc::SYS_fsync | libc::SYS_fdatasync | libc::SYS_sync_file_range | libc::SYS_syncfs => {
             sync(binding, call)
         }
-        libc::SYS_sync if binding.known().is_some() => Ok(Action::Answer(0)),
+        libc::SYS_sync if binding.known().is_some() && binding.scope().is_none() => Ok(Action::Answer(0)),
         libc::SYS_truncate => at_path(binding, libc::AT_FDCWD, path, true, |_, place| {
             let path = place.path();
             make(libc::SYS_truncate, [path.as_ptr() as usize, length, 0, 0, 0, 0])

@@ -156,6 +156,11 @@ pub fn class(binding: &mut Binding, number: RawFd) -> Result<Class, Errno> {
     if below(rest, b".txfs").is_some() && !nodes::is_name(rest) {
         return Ok(Class::Foreign);
     }
+    if let Some(shared) = binding.scope()
+        && shared.scope.as_ref().is_some_and(|scope| !scope.has(status.node.ino))
+    {
+        return Ok(Class::Foreign);
+    }
     let view = binding.view(status.node.device)?;
     let shared = binding.known().ok_or(Errno(libc::ESTALE))?;
     let root = table.entry(mount).root();

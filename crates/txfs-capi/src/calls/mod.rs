@@ -17,10 +17,12 @@ mod open;
 mod other;
 pub mod own;
 pub mod resolve;
+pub mod scope;
 pub mod system;
 
+use crate::bound;
 use crate::kernel::Errno;
-use crate::transaction::{self, Binding};
+use crate::transaction::Binding;
 use crate::trap::memory;
 use resolve::{Place, Resolved, resolve};
 use std::ffi::CString;
@@ -73,18 +75,18 @@ pub fn inherited<T: Default>(mutex: &'static Mutex<T>) -> Option<T> {
 
 /// Decides what becomes of a call.
 pub fn handle(call: &Call) -> Action {
-    let Some(binding) = transaction::bound() else { return Action::Make };
+    let Some(binding) = bound::binding() else { return Action::Make };
     decide(binding, call).unwrap_or_else(|error| Action::Answer(error.answer()))
 }
 
 /// The thread ends in its transaction. Runs in the handler, or outside with the calls let through.
 pub fn thread_exits() {
-    transaction::thread_exits();
+    bound::thread_exits();
 }
 
 /// This is a new process, a copy of one that may have had transactions: it has none.
 pub fn forked() {
-    transaction::forked();
+    bound::forked();
 }
 
 fn decide(binding: &mut Binding, call: &Call) -> Decided {
@@ -123,7 +125,9 @@ fn at_path(
         Resolved::Unchanged => Ok(Action::Make),
         Resolved::At(place) => {
             binding.alive()?;
-            Ok(Action::Answer(then(binding, &place)? as isize))
+            let result = then(binding, &place)?;
+            scope::made(binding, &place);
+            Ok(Action::Answer(result as isize))
         }
     }
 }

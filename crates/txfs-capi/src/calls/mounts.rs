@@ -3,7 +3,7 @@
 //! Locks: `STATE` is only taken with signals masked; `own::NUMBERS` is taken under it.
 
 use super::own::Own;
-use super::system::{Status, numbers, openat, status};
+use super::system::{Status, c_text, numbers, openat, status};
 use super::{inherited, locked};
 use crate::kernel::Errno;
 use std::os::unix::ffi::OsStrExt;
@@ -164,6 +164,21 @@ pub fn current() -> Result<Arc<Table>, Errno> {
     let table = Arc::new(Table::new(&read_all(&file)?));
     *state = Some(State { file, table: table.clone() });
     Ok(table)
+}
+
+/// The device of the volume that a program means when it names none: that of `TXFS_MOUNT`, of the current directory, or the
+/// only one.
+pub fn chosen(table: &Table) -> Result<(u32, u32), Errno> {
+    if let Some(path) = std::env::var_os("TXFS_MOUNT") {
+        let found = status(libc::AT_FDCWD, &c_text(path.into_encoded_bytes()), 0)?;
+        return table.reached(&found).map(|_| found.node.device).ok_or(Errno(libc::ENODEV));
+    }
+    let here = status(libc::AT_FDCWD, c"", libc::AT_EMPTY_PATH)?;
+    match (table.reached(&here), &table.volumes()[..]) {
+        (Some(_), _) => Ok(here.node.device),
+        (None, [only]) => Ok(table.entry(*only).mount.device),
+        (None, _) => Err(Errno(libc::ENODEV)),
+    }
 }
 
 /// In a child, whose descriptors of the parent's are closed.

@@ -1,9 +1,11 @@
 //! Names: making, removing, renaming, linking.
 
-use super::resolve::{Place, Resolved, resolve};
+use super::resolve::{Place, Resolved, locate};
+use super::scope;
 use super::{Action, Call, Decided, at_path, descriptor, make, path_argument};
 use crate::kernel::Errno;
 use crate::transaction::Binding;
+use std::ffi::CString;
 use std::os::fd::RawFd;
 
 pub fn decide(binding: &mut Binding, call: &Call) -> Option<Decided> {
@@ -58,8 +60,12 @@ fn unlink(binding: &mut Binding, directory: usize, address: usize, flags: usize)
 /// One of two paths: where it leads, and what a call takes for it.
 struct End {
     place: Option<Place>,
+    /// The transaction is about it.
+    concerned: bool,
     directory: usize,
     address: usize,
+    /// None where it is a descriptor itself.
+    path: Option<(CString, bool)>,
 }
 
 impl End {
@@ -70,13 +76,18 @@ impl End {
         follow: bool,
     ) -> Result<Option<End>, Errno> {
         let Some(path) = path_argument(address) else { return Ok(None) };
-        Ok(Some(match resolve(binding, descriptor(directory), &path, follow)? {
-            Resolved::Unchanged => End { place: None, directory, address },
-            Resolved::At(place) => {
-                binding.alive()?;
-                End { directory: place.fd(), address: place.name(), place: Some(place) }
-            }
-        }))
+        let concerned = scope::concerns(binding, descriptor(directory), &path, follow)?;
+        Ok(Some(End { place: None, concerned, directory, address, path: Some((path, follow)) }))
+    }
+
+    fn locate(&mut self, binding: &mut Binding) -> Result<(), Errno> {
+        let Some((path, follow)) = &self.path else { return Ok(()) };
+        if let Resolved::At(place) = locate(binding, descriptor(self.directory), path, *follow)? {
+            binding.alive()?;
+            (self.directory, self.address) = (place.fd(), place.name());
+            self.place = Some(place);
+        }
+        Ok(())
     }
 
     fn is_inside(&self) -> bool {
@@ -84,25 +95,34 @@ impl End {
     }
 }
 
-fn both(one: &End, other: &End) -> Result<bool, Errno> {
-    if one.is_inside() != other.is_inside() {
+/// Finds both places, if the transaction is about one of them at least; whether the call is carried out here.
+fn both(binding: &mut Binding, from: &mut End, to: &mut End) -> Result<bool, Errno> {
+    if !from.concerned && !to.concerned {
+        return Ok(false);
+    }
+    from.locate(binding)?;
+    to.locate(binding)?;
+    if from.is_inside() != to.is_inside() {
         return Err(Errno(libc::EXDEV));
     }
-    Ok(one.place.is_some() || other.place.is_some())
+    Ok(from.place.is_some() || to.place.is_some())
 }
 
 fn rename(binding: &mut Binding, paths: [usize; 4], flags: usize) -> Decided {
-    let Some(from) = End::find(binding, paths[0], paths[1], false)? else { return Ok(Action::Make) };
-    let Some(to) = End::find(binding, paths[2], paths[3], false)? else { return Ok(Action::Make) };
-    if !both(&from, &to)? {
+    let Some(mut from) = End::find(binding, paths[0], paths[1], false)? else { return Ok(Action::Make) };
+    let Some(mut to) = End::find(binding, paths[2], paths[3], false)? else { return Ok(Action::Make) };
+    if !both(binding, &mut from, &mut to)? {
         return Ok(Action::Make);
     }
     let arguments = [from.directory, from.address, to.directory, to.address, flags, 0];
-    Ok(Action::Answer(make(libc::SYS_renameat2, arguments)? as isize))
+    let made = make(libc::SYS_renameat2, arguments)?;
+    // With an exchange both names are new.
+    [&from.place, &to.place].into_iter().flatten().for_each(|place| scope::named(binding, place));
+    Ok(Action::Answer(made as isize))
 }
 
 fn link(binding: &mut Binding, paths: [usize; 4], flags: usize) -> Decided {
-    let from = if super::is_descriptor_itself(paths[1], flags) {
+    let mut from = if super::is_descriptor_itself(paths[1], flags) {
         let number = descriptor(paths[0]);
         let class = super::descriptors::class(binding, number)?;
         let inside = class.number().zip(class.mount()).map(|(number, mount)| Place {
@@ -111,7 +131,8 @@ fn link(binding: &mut Binding, paths: [usize; 4], flags: usize) -> Decided {
             inside: Some(mount),
             status: None,
         });
-        End { directory: inside.as_ref().map_or(paths[0], Place::fd), address: paths[1], place: inside }
+        let (directory, concerned) = (inside.as_ref().map_or(paths[0], Place::fd), inside.is_some());
+        End { directory, address: paths[1], place: inside, concerned, path: None }
     } else {
         let follow = flags & libc::AT_SYMLINK_FOLLOW as usize != 0;
         match End::find(binding, paths[0], paths[1], follow)? {
@@ -119,8 +140,8 @@ fn link(binding: &mut Binding, paths: [usize; 4], flags: usize) -> Decided {
             None => return Ok(Action::Make),
         }
     };
-    let Some(to) = End::find(binding, paths[2], paths[3], false)? else { return Ok(Action::Make) };
-    if !both(&from, &to)? {
+    let Some(mut to) = End::find(binding, paths[2], paths[3], false)? else { return Ok(Action::Make) };
+    if !both(binding, &mut from, &mut to)? {
         return Ok(Action::Make);
     }
     let made = match &from.place {
@@ -135,6 +156,9 @@ fn link(binding: &mut Binding, paths: [usize; 4], flags: usize) -> Decided {
             make(libc::SYS_linkat, [from.directory, from.address, to.directory, to.address, flags, 0])
         }
         None => make(libc::SYS_linkat, [from.directory, from.address, to.directory, to.address, flags, 0]),
-    };
-    Ok(Action::Answer(made? as isize))
+    }?;
+    if let Some(place) = &to.place {
+        scope::named(binding, place);
+    }
+    Ok(Action::Answer(made as isize))
 }

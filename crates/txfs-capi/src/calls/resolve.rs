@@ -5,6 +5,7 @@
 
 use super::descriptors::{self, Class};
 use super::mounts::{Table, below};
+use super::scope;
 use super::system::{self, Fd, Status, c_text, openat, openat2, readlink, status, status_of};
 use crate::kernel::Errno;
 use crate::transaction::{Binding, View};
@@ -13,7 +14,7 @@ use std::ffi::{CStr, CString};
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
-const PLACE: i32 = libc::O_PATH | libc::O_CLOEXEC;
+pub const PLACE: i32 = libc::O_PATH | libc::O_CLOEXEC;
 const DIRECTORY: i32 = PLACE | libc::O_DIRECTORY;
 const WITHIN: u64 = libc::RESOLVE_BENEATH | libc::RESOLVE_NO_SYMLINKS;
 /// As many symbolic links as the kernel follows.
@@ -73,13 +74,22 @@ impl Place {
     }
 }
 
-/// Follows a path. `follow`: a symbolic link at its end too.
+/// Follows a path. `follow`: a symbolic link at its end too. What a file group's transaction is not about is nothing to
+/// it.
 pub fn resolve(
     binding: &mut Binding,
     directory: RawFd,
     path: &CStr,
     follow: bool,
 ) -> Result<Resolved, Errno> {
+    if !scope::concerns(binding, directory, path, follow)? {
+        return Ok(Resolved::Unchanged);
+    }
+    locate(binding, directory, path, follow)
+}
+
+/// The same for a transaction of the whole volume.
+pub fn locate(binding: &mut Binding, directory: RawFd, path: &CStr, follow: bool) -> Result<Resolved, Errno> {
     let table = binding.table()?;
     if table.is_empty() {
         return Ok(Resolved::Unchanged);
@@ -185,7 +195,7 @@ fn kept(found: Directory, start: Here) -> Directory {
 }
 
 /// Splits a path into all but the last component, the last one, and whether slashes follow.
-fn split(path: &[u8]) -> (&[u8], &[u8], bool) {
+pub fn split(path: &[u8]) -> (&[u8], &[u8], bool) {
     let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
     let slash = end < path.len() && end > 0;
     let path = &path[..end];
@@ -229,7 +239,7 @@ fn straight(start: Directory, mount: usize, path: &[u8], follow: bool) -> Result
 }
 
 /// What a name stands for; none where there is nothing of that name.
-fn entry_status(directory: RawFd, name: &CStr) -> Result<Option<Status>, Errno> {
+pub fn entry_status(directory: RawFd, name: &CStr) -> Result<Option<Status>, Errno> {
     match status(directory, name, libc::AT_SYMLINK_NOFOLLOW) {
         Ok(found) => Ok(Some(found)),
         Err(Errno(libc::ENOENT)) => Ok(None),
