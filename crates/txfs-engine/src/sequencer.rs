@@ -1,7 +1,8 @@
 //! The sequencer: everything that the one short critical section of a commit touches.
 //!
 //! Invariants, whenever the lock is free: the published state is the result of all commits up to `sequence`, the
-//! appender's records and the open group of deferred commits contain exactly those commits, and `live_bytes` counts the extents in the published state.
+//! appender's records and the open group of deferred commits contain exactly those commits, and `live_bytes` counts
+//! the extents in the published state.
 
 use std::collections::{BTreeMap, HashMap};
 

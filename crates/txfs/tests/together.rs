@@ -1,5 +1,6 @@
 //! Everything that keeps older values, at the same time: transactions that are kept and prepared, commits that are
-//! undone, named snapshots that are read, restored from and deleted, a cleaner that moves what they need, checkpoints, openings, and crashes in between. Each by itself is the simulator's; here
+//! undone, named snapshots that are read, restored from and deleted, a cleaner that moves what they need,
+//! checkpoints, openings, and crashes in between. Each by itself is the simulator's; here
 //! it is what they do to each other.
 
 mod common;

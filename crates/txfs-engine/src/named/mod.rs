@@ -193,7 +193,8 @@ impl Engine {
     }
 }
 
-/// Snapshots that contradict each other, and values that are saved for snapshots that do not exist, or that are none: damage. At most `limit` findings.
+/// Snapshots that contradict each other, and values that are saved for snapshots that do not exist, or that are none:
+/// damage. At most `limit` findings.
 pub(crate) fn check_deltas(read: &dyn Read, limit: usize) -> Result<Vec<(Vec<u8>, String)>> {
     let entries = list(read)?;
     let mut problems = Vec::new();

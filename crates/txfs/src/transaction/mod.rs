@@ -1,8 +1,10 @@
 //! Transactions: a snapshot, the changes made on top of it, and the commit.
 //!
 //! [`overlay`] holds the changes as intents; [`session`], [`names`], [`rename`], [`listing`], [`attributes`], [`data`]
-//! and [`holes`] are the operations that make them; [`savepoint`] undoes some; [`revert`] undoes what a commit did; [`spill`] keeps their memory bounded; [`plan`] puts them into the form in which [`apply`] carries them out against the state at the
-//! time of the [`commit`], and [`undo_notes`] takes down what undoing that would take; [`doom`] finds out early that it cannot; [`explain`] says what a conflict is about; [`changes`] lists them for people.
+//! and [`holes`] are the operations that make them; [`savepoint`] undoes some; [`revert`] undoes what a commit did;
+//! [`spill`] keeps their memory bounded; [`plan`] puts them into the form in which [`apply`] carries them out against
+//! the state at the time of the [`commit`], and [`undo_notes`] takes down what undoing that would take; [`doom`] finds
+//! out early that it cannot; [`explain`] says what a conflict is about; [`changes`] lists them for people.
 //!
 //! # Locking
 //! One mutex around the session of a transaction: operations of several threads on one transaction take turns. It is
