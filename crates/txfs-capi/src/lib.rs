@@ -4,7 +4,9 @@
 //! (docs/decisions/0017-transactions-around-system-calls.md). `embedded` is the API over the crate `txfs`.
 
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
-compile_error!("libtxfs catches system calls of Linux on x86-64 only; build the rest with --exclude txfs-capi");
+compile_error!(
+    "libtxfs catches system calls of Linux on x86-64 only; build the rest with --exclude txfs-capi"
+);
 
 mod api;
 mod bound;
